@@ -1,0 +1,5 @@
+"""``python -m lograft.cli``: the same as the ``lograft`` script."""
+
+from lograft.cli import main
+
+main()
