@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks import storage_append, storage_codec, storage_read, storage_scale
 from benchmarks.harness import Reporter, Row
 from benchmarks.lab import Lab, Sizes
-from lograft.contract.memory import keep_large_buffers
+from lograft.contract.process import tune_process
 
 # Each with the words that `--only` looks at. The order is that of the result; the large log is filled at the first
 # measure that needs it, and killed appenders come last because they leave it longer.
@@ -31,7 +31,7 @@ def run(
     data: Path, *, quick: bool, large_bytes: int | None, slices: int | None, only: str, reporter: Reporter
 ) -> list[Row]:
     """Run the measures whose name holds ``only``; files go to ``data``, which the caller removes."""
-    keep_large_buffers()
+    tune_process()
     _allow_open_files()
     sizes = Sizes.quick() if quick else Sizes()
     if large_bytes is not None:

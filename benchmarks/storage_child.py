@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.machine import resident_bytes
 from benchmarks.workload import LARGE_IN_FLIGHT, MIB, SMALL_IN_FLIGHT, Pool, append_windowed
-from lograft.contract.memory import keep_large_buffers
+from lograft.contract.process import tune_process
 from lograft.storage import LogConfig, PartitionLog
 
 # Both batch sizes in turn, so that one log serves random reads of 16 kB and shows the memory that 1 MB batches take.
@@ -51,7 +51,7 @@ def append_until_killed(config: LogConfig, path: Path, unchecked_bytes: int) -> 
 
 def main() -> None:
     """``storage_child CONFIG fill PATH BYTES SAMPLE_BYTES`` or ``storage_child CONFIG append PATH BYTES``."""
-    keep_large_buffers()
+    tune_process()
     settings, name, path, *numbers = sys.argv[1:]
     roles: dict[str, Callable[..., None]] = {"fill": fill, "append": append_until_killed}
     roles[name](LogConfig(**json.loads(settings)), Path(path), *map(int, numbers))

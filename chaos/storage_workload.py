@@ -46,6 +46,7 @@ def workload_config(durability: Durability, mode: Mode) -> LogConfig:
         durability=durability,
         cleanup_policy=CleanupPolicy.COMPACT if mode is Mode.COMPACT else CleanupPolicy.DELETE,
         retention_ms=None,
+        retention_bytes=150_000 if mode is Mode.TRIM else None,
     )
 
 
@@ -100,6 +101,11 @@ class Workload:
         if self._mode is Mode.COMPACT:
             self._say("compacting")
             compact(log, force=True)
+        elif self._chance.random() < 0.3:
+            self._say(f"deleting {log.log_end_offset}")
+            log.enforce_retention()
+            log.flush()
+            self._say(f"deleted {log.log_start_offset}")
         elif self._chance.random() < 0.5:
             target = max(log.log_end_offset - self._chance.randint(0, 300), log.log_start_offset + 1)
             self._say(f"truncating {target}")

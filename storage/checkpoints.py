@@ -44,16 +44,13 @@ class Checkpoints:
         self.latest = message
 
     def store_closed(
-        self,
-        file: SegmentFile,
-        index: "StoredIndex",
-        next_path: Path,
-        producers: storage_pb2.ProducerSnapshot,
+        self, closed: Segment, index: "StoredIndex", next_path: Path, producers: storage_pb2.ProducerSnapshot
     ) -> None:
         """Finish a segment: sync and close it, and store its index and the producers as of its end."""
-        self._make_durable(file)
-        file.close()
+        self._make_durable(closed.file)
+        closed.file.close()
         write_index(self.disk, index.path, index.summary, index.index)
+        closed.drop_index()
         write_small_file(self.disk, producers_path(next_path), Kind.PRODUCERS, producers)
 
     def store_sync_failure(self, trusted_end_offset: int) -> None:

@@ -50,7 +50,7 @@ class LogConfig:
     # The largest batch taken, as it comes (compressed), header included.
     max_batch_bytes: int = 8 << 20
     # The most that the records of one batch may unpack to.
-    max_uncompressed_bytes: int = 64 << 20
+    max_uncompressed_bytes: int = 16 << 20
     # Whether an acknowledged batch is on the disk, or only with the operating system (lost when the power fails).
     durability: Durability = Durability.FSYNC
     # After a crash at most about this much of the log's end is read again. A checkpoint costs half a millisecond.

@@ -194,7 +194,8 @@ class DataDirectory:
 
     def _rename_away(self, path: Path, why: str) -> Path:
         for number in range(1, 1_000_000):
-            target = path.with_name(f"{path.name}.{why}-{number}")
+            # Cut short so that the longest topic name fits; `partition.meta` inside has it in full.
+            target = path.with_name(f"{path.name[:200]}.{why}-{number}")
             if not target.exists():
                 self.disk.rename(path, target)
                 self.disk.sync_directory(self.path)

@@ -128,8 +128,7 @@ class PartitionInspection:
             return
         wanted = checkpoint.flushed_end_offset
         if not checkpoint.flushed_position:
-            # The segment that was to begin there need not exist yet, but all before it must. (Below the log start nothing
-            # need exist: a log begun anew may have been interrupted before the old segments were removed.)
+            # The segment that was to begin there need not exist yet, but all before it must, down to the log start.
             if end_offset < wanted and wanted > checkpoint.log_start_offset:
                 problem = f"says that offsets up to {wanted} were synced, but the log ends at {end_offset}"
                 yield Damage(self._checkpoint_path, 0, problem)

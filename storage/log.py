@@ -68,6 +68,7 @@ class PartitionLog:
         self.path = owned.path
         self.topic_partition = owned.topic_partition
         self.topic_id = owned.topic_id
+        self._subject = str(owned.topic_partition)
         self.config = config
         self.disk = disk
         self.writer = writer
@@ -82,6 +83,8 @@ class PartitionLog:
         self._clock = ClockWatch(now_ms(), steady_clock_ms())
         found = Recovery(owned.path, config, disk).run()
         self.recovery: RecoveryReport = found.report
+        # What openings have cut off, also earlier ones, until `acknowledge_cut`: a cut replica must catch up first.
+        self.cut_bytes = found.checkpoint.cut_bytes + found.report.cut_bytes
         self.epochs = found.epochs
         self.producers = found.producers
         self.compacted_end_offset = found.compacted_end_offset
@@ -239,7 +242,7 @@ class PartitionLog:
     def note_leader_epoch(self, epoch: int) -> None:
         """Record that a leader epoch begins at the end of the log."""
         if self.epochs.latest is not None and epoch < self.epochs.latest:
-            raise FencedEpoch(str(self.topic_partition), epoch, self.epochs.latest)
+            raise FencedEpoch(self._subject, epoch, self.epochs.latest)
         self.epochs.note(epoch, self.log_end_offset)
 
     def _prepare_to_append(self) -> None:
@@ -252,7 +255,7 @@ class PartitionLog:
 
     @property
     def _end(self) -> LogEnd:
-        return LogEnd(str(self.topic_partition), self.log_end_offset, self.epochs.latest)
+        return LogEnd(self._subject, self.log_end_offset, self.epochs.latest)
 
     def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
         """The segment that takes the batch: the active one, or a new one."""
@@ -308,7 +311,7 @@ class PartitionLog:
         stored = StoredIndex(closed.path, *closed.seal())
         producers = producer_snapshot(self.log_end_offset, self.producers)
         self._segments.add(segment)
-        self._after_flush(partial(self._checkpoints.store_closed, closed.file, stored, segment.path, producers))
+        self._after_flush(partial(self._checkpoints.store_closed, closed, stored, segment.path, producers))
         self._after_flush(partial(self._checkpoints.remove_old_snapshots, self._segments.all))
         self.checkpoint()
         return segment
@@ -369,8 +372,14 @@ class PartitionLog:
             compacted_end_offset=self.compacted_end_offset,
             epochs=epochs_to_proto(self.epochs),
             close_state=close_state,
+            cut_bytes=self.cut_bytes,
             producers=producers_to_proto(self.producers),
         )
+
+    def acknowledge_cut(self) -> None:
+        """The owner has taken note that the end of the log was cut: forget it."""
+        self.cut_bytes = 0
+        self.checkpoint()
 
     def flush(self) -> None:
         """Block until everything submitted is durable."""
@@ -404,9 +413,7 @@ class PartitionLog:
         """
         while True:
             if not self.log_start_offset <= offset <= self.log_end_offset:
-                raise OffsetOutOfRange(
-                    str(self.topic_partition), offset, self.log_start_offset, self._flushed_end_offset
-                )
+                raise OffsetOutOfRange(self._subject, offset, self.log_start_offset, self._flushed_end_offset)
             end = self._flushed_end_offset if end_offset is None else min(end_offset, self._flushed_end_offset)
             if offset >= end:
                 return b""
@@ -541,7 +548,7 @@ class PartitionLog:
     def delete_records(self, before_offset: int) -> int:
         """Move the log start up to ``before_offset``, durably: what lies below is gone. The new log start."""
         if before_offset > self.high_watermark:
-            raise OffsetOutOfRange(str(self.topic_partition), before_offset, self.log_start_offset, self.high_watermark)
+            raise OffsetOutOfRange(self._subject, before_offset, self.log_start_offset, self.high_watermark)
         if before_offset > self.log_start_offset:
             self._settle()
             self._move_log_start(before_offset)

@@ -12,7 +12,6 @@ The checkpoint says up to where everything was synced. Three cases are told apar
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
@@ -24,6 +23,7 @@ from lograft.storage.core.producer_state import ProducerStates
 from lograft.storage.index import (
     IndexBuilder,
     SegmentSummary,
+    SparseIndex,
     read_index,
     remove_index,
     write_index,
@@ -132,9 +132,13 @@ class Recovery:
             self.producers = producers_from_proto(list(checkpoint.producers), self.config.remembered_batches)
         # Without a checkpoint everything is scanned; but closed segments were synced before the next was begun.
         flushed_base = checkpoint.flushed_segment_base if known else bases[-1] if bases else 0
-        for base, following in zip_longest(bases, bases[1:]):
+        following = [*bases[1:], None]
+        if known and bases and bases[-1] < flushed_base and checkpoint.log_start_offset < flushed_base:
+            # The segment begun at the checkpoint need not exist yet, but those before it must reach up to it.
+            following[-1] = flushed_base
+        for base, next_base in zip(bases, following, strict=False):
             if base < flushed_base:
-                self._open_closed(base, following, note_batches=not known)
+                self._open_closed(base, next_base, note_batches=not known)
             elif not self._is_cut:
                 self._open_tail(base, checkpoint, checkpoint.flushed_position if base == flushed_base else 0)
             else:
@@ -189,9 +193,9 @@ class Recovery:
         path = segment_path(self.directory, base)
         size = path.stat().st_size
         stored = None if note_batches else read_index(path)
-        if stored is not None and (stored[0].base_offset, stored[0].log_bytes) == (base, size):
-            summary = stored[0]
-        else:
+        summary = stored[0] if stored is not None else None
+        fits = summary is not None and (summary.base_offset, summary.log_bytes) == (base, size)
+        if summary is None or not fits or following not in (None, summary.next_offset):
             self.report.rebuilt_indexes.append(str(path))
             summary = self._scan_closed(path, base, size, note_batches=note_batches)
         if following is not None and summary.next_offset != following:
@@ -240,10 +244,8 @@ class Recovery:
             raise StorageCorrupted(
                 str(path), size, f"the file is shorter than the {flushed_position} bytes once synced"
             )
-        builder, next_offset = self._index_below(path, base, flushed_position)
-        if flushed_position and next_offset != checkpoint.flushed_end_offset:
-            problem = f"offset {next_offset} instead of {checkpoint.flushed_end_offset} at the checkpointed position"
-            raise StorageCorrupted(str(path), flushed_position, problem)
+        flushed_end = checkpoint.flushed_end_offset if flushed_position else base
+        builder, next_offset = self._index_below(path, base, flushed_position, flushed_end)
         position = flushed_position
         if size > flushed_position:
             position, next_offset = self._scan_tail(path, base, builder, next_offset, flushed_position, checkpoint)
@@ -257,24 +259,37 @@ class Recovery:
         )
         self.segments.append(Segment(self.disk, path, summary, builder))
 
-    def _index_below(self, path: Path, base: int, end: int) -> tuple[IndexBuilder, int]:
+    def _index_below(self, path: Path, base: int, end: int, end_offset: int) -> tuple[IndexBuilder, int]:
         """The index of the part below ``end`` and the offset there. Bad headers there are corruption."""
-        builder = IndexBuilder(self.config.index_interval_bytes)
-        next_offset, position = base, 0
         stored = read_index(path)
         if stored is not None and stored[0].base_offset == base and stored[0].log_bytes <= end:
-            builder.resume(*stored)
-            next_offset, position = stored[0].next_offset, stored[0].log_bytes
-        elif end:
+            try:
+                return self._index_from(path, stored, end, end_offset)
+            except StorageCorrupted:
+                pass  # the index may be to blame: the log alone decides
+        if end:
             self.report.rebuilt_indexes.append(str(path))
+        nothing = SegmentSummary(base, base, 0, 0, 0, 0), SparseIndex()
+        return self._index_from(path, nothing, end, end_offset)
+
+    def _index_from(
+        self, path: Path, stored: tuple[SegmentSummary, SparseIndex], end: int, end_offset: int
+    ) -> tuple[IndexBuilder, int]:
+        summary, index = stored
+        builder = IndexBuilder(self.config.index_interval_bytes)
+        builder.resume(summary, index)
+        next_offset = summary.next_offset
         try:
             with opened_for_reading(self.disk, path) as (file, _):
-                for at, header in scan_headers(self.disk, file, position, end):
+                for at, header in scan_headers(self.disk, file, summary.log_bytes, end):
                     self._check_order(header, next_offset, at)
-                    builder.note(header, base, at)
+                    builder.note(header, summary.base_offset, at)
                     next_offset = header.next_offset
         except CorruptBatch as error:
             raise StorageCorrupted(str(path), error.position, error.problem) from None
+        if next_offset != end_offset:
+            problem = f"offset {next_offset} instead of {end_offset} at the checkpointed position"
+            raise StorageCorrupted(str(path), end, problem)
         return builder, next_offset
 
     def _scan_tail(

@@ -19,6 +19,7 @@ from lograft.storage.open_files import OPEN_FILES, opened_for_reading
 _NAME = re.compile(r"(\d{20})\.log")
 # Scanning headers reads this much at once: many small batches, or one header of a large one.
 _SCAN_BYTES = 16 << 10
+_REBUILT_INTERVAL_BYTES = 16 << 10
 
 
 def segment_path(directory: Path, base_offset: int) -> Path:
@@ -65,6 +66,7 @@ class Segment:
     __slots__ = (
         "_builder",
         "_hint",
+        "_index_from_disk",
         "base_offset",
         "disk",
         "file",
@@ -92,6 +94,7 @@ class Segment:
         # None: the index is on disk, not needed so far.
         self._builder = builder
         self.file = SegmentFile(path, flushed_bytes=summary.log_bytes, is_new=is_new)
+        self._index_from_disk = False
         # Where the last read ended: a sequential reader goes on there without asking the index.
         self._hint = (-1, 0)
 
@@ -114,10 +117,32 @@ class Segment:
         stored = read_index(self.path)
         if stored is not None and stored[0] == self.summary:
             builder.resume(*stored)
+            self._index_from_disk = True
             return builder
-        builder, _, _ = index_by_scan(self.disk, self.path, self.base_offset, 16 << 10)
+        builder, _, _ = index_by_scan(self.disk, self.path, self.base_offset, _REBUILT_INTERVAL_BYTES)
         write_index(self.disk, self.path, self.summary, builder.index)
         return builder
+
+    def distrust_index(self) -> bool:
+        """Make an index that came from disk again from the log; False if it did not come from disk.
+
+        For when what was found through it is no batch: the index may be to blame. Raises `CorruptBatch` if it was not.
+        """
+        if not self._index_from_disk:
+            return False
+        self._builder, _, _ = index_by_scan(self.disk, self.path, self.base_offset, _REBUILT_INTERVAL_BYTES)
+        self._index_from_disk = False
+        self._hint = (-1, 0)
+        return True
+
+    def drop_index(self) -> None:
+        """Let the index of a closed segment be read from disk when it is needed again."""
+        self._builder = None
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp of its records, or more."""
+        return self._builder.max_timestamp_ms if self._builder else self.summary.max_timestamp_ms
 
     def facts(self) -> SegmentFacts:
         """What retention needs to know."""
@@ -152,7 +177,7 @@ class Segment:
         self._hint = (-1, 0)
 
     def seal(self) -> tuple[SegmentSummary, SparseIndex]:
-        """No more batches come: keep the summary, and let the index be read from disk when it is needed again."""
+        """No more batches come: the summary and the index, to be stored."""
         self.summary = self.current_summary()
         return self.summary, self.builder.index
 

@@ -49,14 +49,14 @@ class Segments:
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
         """Whole, checked batches from the one that holds ``offset`` on; empty if there are none below ``end_offset``.
 
-        None if a segment went away meanwhile: look at the log's bounds again. `StorageCorrupted` for damaged bytes.
+        None if a segment went away meanwhile, or its index was wrong: look again. `StorageCorrupted` for damaged bytes.
         """
         segments = self.all
         for segment in segments[self.holding(offset) :]:
             try:
                 data = segment.read_batches(offset, max_bytes, end_offset)
             except (CorruptBatch, FileNotFoundError) as error:
-                if segment not in self.all:
+                if segment not in self.all or self._mends(segment):
                     return None
                 raise _corrupted(segment, error) from None
             if data:
@@ -69,12 +69,19 @@ class Segments:
             try:
                 found = _first_not_older_in(segment, timestamp_ms, start_offset, limit_bytes)
             except (CorruptBatch, FileNotFoundError) as error:
-                if segment not in self.all:
+                if segment not in self.all or self._mends(segment):
                     return self.first_not_older(timestamp_ms, start_offset, limit_bytes)
                 raise _corrupted(segment, error) from None
             if found is not None:
                 return found
         return None
+
+    def _mends(self, segment: Segment) -> bool:
+        """Whether bytes that are no batch were found only because of a wrong index, which is mended now."""
+        try:
+            return segment.distrust_index()
+        except (CorruptBatch, FileNotFoundError):
+            return False
 
     def header_at(self, segment: Segment, position: int) -> BatchHeader | None:
         """The header of the batch at ``position``; None at the flushed end."""
@@ -84,7 +91,7 @@ class Segments:
 def _first_not_older_in(
     segment: Segment, timestamp_ms: int, start_offset: int, limit_bytes: int
 ) -> tuple[int, int] | None:
-    if segment.builder.max_timestamp_ms < timestamp_ms:
+    if segment.max_timestamp_ms < timestamp_ms:
         return None
     for position, header in segment.headers(segment.builder.index.position_for_time(timestamp_ms)):
         if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:

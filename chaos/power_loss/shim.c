@@ -435,8 +435,13 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int f
 {
     struct stat st;
     enum where where = count > 0 && offset >= -1 ? where_is(fd, &st) : OUTSIDE;
-    return where == OUTSIDE ? syscall(SYS_pwritev2, fd, iov, count, offset, 0, flags)
-                            : traced_write(where, fd, iov, count, offset, flags);
+    if (where == OUTSIDE)
+        return syscall(SYS_pwritev2, fd, iov, count, offset, 0, flags);
+    /* A write that syncs itself is traced, and may fail, as what it stands for: a write, then a sync. */
+    ssize_t written = traced_write(where, fd, iov, count, offset, flags & ~(RWF_DSYNC | RWF_SYNC));
+    if (written >= 0 && where == TRACKED && (flags & (RWF_DSYNC | RWF_SYNC)) && fdatasync(fd) != 0)
+        return -1;
+    return written;
 }
 ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offset)
 {

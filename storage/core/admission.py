@@ -1,7 +1,7 @@
 """Whether a batch may be appended, and with what header: the checks that come before anything changes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lograft.contract.batch import FLAG_APPEND_TIME, Batch, BatchHeader, read_batches, stamped
 from lograft.contract.errors import (
@@ -17,8 +17,7 @@ from lograft.storage.config import LogConfig
 from lograft.storage.core.producer_state import Accepted, Duplicate, Fenced, OutOfOrder, ProducerStates
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnd:
+class LogEnd(NamedTuple):
     """Where the next batch would go."""
 
     subject: str

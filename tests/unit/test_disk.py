@@ -31,7 +31,7 @@ class ShortWrites(Disk):
         self.most = most
         self.calls = 0
 
-    def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+    def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int, flags: int) -> int:
         self.calls += 1
         return os.pwrite(file, b"".join(buffers)[: self.most], position)
 
@@ -74,9 +74,9 @@ def test_write_never_hands_over_more_buffers_than_the_kernel_takes(file: int) ->
     class Counting(Disk):
         most = 0
 
-        def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int, flags: int) -> int:
             self.most = max(self.most, len(buffers))
-            return super().write_some(file, buffers, position)
+            return super().write_some(file, buffers, position, flags)
 
     disk = Counting()
     disk.write(file, [b"x"] * (2 * IOV_MAX), 0)
@@ -99,10 +99,10 @@ def test_write_to_a_file_that_takes_nothing_fails_instead_of_going_on_forever(fi
 
 def test_write_that_fails_half_way_lets_the_error_out(file: int) -> None:
     class Full(ShortWrites):
-        def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int, flags: int) -> int:
             if self.calls == 2:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return super().write_some(file, buffers, position)
+            return super().write_some(file, buffers, position, flags)
 
     with pytest.raises(OSError, match="No space") as caught:
         Full(3).write(file, [b"abcdefghij"], 0)
@@ -200,7 +200,7 @@ class Failing(Disk):
     def open_file(self, path: Path, *, create: bool = False) -> int:
         return self.step("open_file", lambda: Disk.open_file(self, path, create=create))
 
-    def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+    def write_some(self, file: int, buffers: Sequence[bytes | memoryview], position: int, flags: int) -> int:
         # Three bytes at a time, so that a failure may leave half of the content.
         piece = b"".join(buffers)[:3]
         return self.step("write", lambda: os.pwrite(file, piece, position))

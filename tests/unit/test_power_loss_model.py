@@ -155,9 +155,7 @@ def test_later_write_when_the_earlier_one_is_lost_then_leaves_a_hole_of_zeros() 
 
 def test_write_when_torn_then_breaks_only_at_sectors_of_the_file() -> None:
     data = bytes([1]) * 400 + bytes([2]) * 512 + bytes([3]) * 512
-    seen = contents(
-        [*NAMED_LOG, Wrote(LOG, 112, data), Resized(LOG, 1536), *synced(LOG), Wrote(LOG, 112, data[::-1])]
-    )
+    seen = contents([*NAMED_LOG, Wrote(LOG, 112, data), Resized(LOG, 1536), *synced(LOG), Wrote(LOG, 112, data[::-1])])
 
     blocks = {(image[112:512], image[512:1024], image[1024:1536]) for image in seen}
     assert len(blocks) == 8

@@ -20,7 +20,8 @@ from lograft.v1 import log_pb2
 
 Headers = Sequence[tuple[str, bytes | None]]
 # What a batch may unpack to unless the topic says otherwise.
-DEFAULT_UNCOMPRESSED_LIMIT_BYTES = 64 << 20
+DEFAULT_UNCOMPRESSED_LIMIT_BYTES = 16 << 20
+_PLAIN = int(Codec.NONE)
 _INT64_LIMIT = 1 << 63
 
 
@@ -146,26 +147,22 @@ def decode_batch(batch: Batch, *, limit_bytes: int = DEFAULT_UNCOMPRESSED_LIMIT_
     header = batch.header
     message = _parsed(header, _unpacked(batch, limit_bytes))
     count = header.record_count
-    values: list[bytes | None] = list(message.values)
-    for index in message.null_values:
-        values[index] = None
-    keys: list[bytes | None] | None = None
-    if message.keys:
-        keys = list(message.keys)
-        for index in message.null_keys:
-            keys[index] = None
-    base_ms = header.base_timestamp_ms
-    if header.flags & FLAG_APPEND_TIME:
-        timestamps = [header.append_timestamp_ms] * count
-    elif message.timestamp_deltas:
-        timestamps = [base_ms + delta for delta in message.timestamp_deltas]
-    else:
-        timestamps = [base_ms] * count
     base_offset = header.base_offset
     offsets: Sequence[int] = range(base_offset, base_offset + count)
+    timestamps = [header.append_timestamp_ms if header.flags & FLAG_APPEND_TIME else header.base_timestamp_ms] * count
+    values: list[bytes | None] = message.values[:]  # type: ignore[assignment] # a fresh list
+    if _has_values_only(message):
+        return RecordColumns(offsets, timestamps, values)
+    for index in message.null_values:
+        values[index] = None
+    keys: list[bytes | None] | None = message.keys[:] or None  # type: ignore[assignment]
+    for index in message.null_keys:
+        keys[index] = None  # type: ignore[index] # checked: no null keys without keys
+    if message.timestamp_deltas and not header.flags & FLAG_APPEND_TIME:
+        timestamps = [header.base_timestamp_ms + delta for delta in message.timestamp_deltas]
     if message.offset_deltas:
         offsets = [base_offset + delta for delta in message.offset_deltas]
-    return RecordColumns(offsets, timestamps, values, keys, _read_headers(message) if message.headers else {})
+    return RecordColumns(offsets, timestamps, values, keys, _read_headers(message))
 
 
 def check_produced_records(
@@ -185,10 +182,12 @@ def check_produced_records(
             raise CorruptBatch(f"the batch has {len(plain)} bytes unpacked, above the limit of {limit_bytes}")
         header = header._replace(uncompressed_bytes=len(plain))
     message = _parsed(header, plain)
-    if message.offset_deltas:
-        raise InvalidRequest("offset_deltas are set by compaction, not by producers")
-    newest_ms = header.base_timestamp_ms + max(message.timestamp_deltas, default=0)
-    oldest_ms = header.base_timestamp_ms + min(message.timestamp_deltas, default=0)
+    newest_ms = oldest_ms = header.base_timestamp_ms
+    if not _has_values_only(message):
+        if message.offset_deltas:
+            raise InvalidRequest("offset_deltas are set by compaction, not by producers")
+        newest_ms += max(message.timestamp_deltas, default=0)
+        oldest_ms += min(message.timestamp_deltas, default=0)
     if oldest_ms < 0:
         raise InvalidRequest("a record's timestamp lies before 1970")
     if newest_ms >= _INT64_LIMIT:
@@ -222,7 +221,9 @@ def _unpacked(batch: Batch, limit_bytes: int) -> bytes:
     declared = batch.header.uncompressed_bytes
     if declared > limit_bytes:
         raise CorruptBatch(f"the batch declares {declared} bytes unpacked, above the limit of {limit_bytes}")
-    plain = decompress(Codec(batch.header.codec), batch.records, declared)
+    plain = batch.records
+    if batch.header.codec != _PLAIN:
+        plain = decompress(Codec(batch.header.codec), plain, declared)
     if len(plain) != declared:
         raise CorruptBatch(f"the batch declares {declared} bytes unpacked and has {len(plain)}")
     return plain
@@ -240,10 +241,17 @@ def _parsed(header: BatchHeader, plain: bytes) -> log_pb2.Records:
     return message
 
 
+def _has_values_only(message: log_pb2.Records) -> bool:
+    """Whether a message with values has no other column: most have not, and looking at each costs more than parsing."""
+    return len(message.ListFields()) == 1
+
+
 def _columns_problem(header: BatchHeader, message: log_pb2.Records) -> str | None:
     count = header.record_count
     if len(message.values) != count:
         return f"the header says {count} records and there are {len(message.values)}"
+    if count and count == header.last_offset_delta + 1 and _has_values_only(message):
+        return None
     for name in ("keys", "timestamp_deltas", "offset_deltas"):
         size = len(getattr(message, name))
         if size not in (0, count):

@@ -24,27 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18lograft/v1/storage.proto\x12\nlograft.v1\"L\n\rDirectoryMeta\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\r\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"C\n\rPartitionMeta\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\"\xd8\x02\n\x13PartitionCheckpoint\x12\x1a\n\x12\x66lushed_end_offset\x18\x01 \x01(\x04\x12\x1c\n\x14\x66lushed_segment_base\x18\x02 \x01(\x04\x12\x18\n\x10\x66lushed_position\x18\x03 \x01(\x04\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x04\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x04\x12\x1c\n\x14\x63ompacted_end_offset\x18\x06 \x01(\x04\x12&\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x16.lograft.v1.EpochStart\x12+\n\x0b\x63lose_state\x18\x08 \x01(\x0e\x32\x16.lograft.v1.CloseState\x12,\n\tproducers\x18\t \x03(\x0b\x32\x19.lograft.v1.ProducerEntry\x12\x1a\n\x12trusted_end_offset\x18\n \x01(\x04\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\"P\n\x10ProducerSnapshot\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12,\n\tproducers\x18\x02 \x03(\x0b\x32\x19.lograft.v1.ProducerEntry\"h\n\rProducerEntry\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\r\x12*\n\x07\x62\x61tches\x18\x03 \x03(\x0b\x32\x19.lograft.v1.ProducerBatch\"\x8a\x01\n\rProducerBatch\x12\x15\n\rbase_sequence\x18\x01 \x01(\r\x12\x15\n\rlast_sequence\x18\x02 \x01(\r\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x04\x12\x19\n\x11last_offset_delta\x18\x04 \x01(\r\x12\x1b\n\x13\x61ppend_timestamp_ms\x18\x05 \x01(\x04*s\n\nCloseState\x12\x1b\n\x17\x43LOSE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43LOSE_STATE_OPEN\x10\x01\x12\x15\n\x11\x43LOSE_STATE_CLEAN\x10\x02\x12\x1b\n\x17\x43LOSE_STATE_SYNC_FAILED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18lograft/v1/storage.proto\x12\nlograft.v1\"L\n\rDirectoryMeta\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\r\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"C\n\rPartitionMeta\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\"\xeb\x02\n\x13PartitionCheckpoint\x12\x1a\n\x12\x66lushed_end_offset\x18\x01 \x01(\x04\x12\x1c\n\x14\x66lushed_segment_base\x18\x02 \x01(\x04\x12\x18\n\x10\x66lushed_position\x18\x03 \x01(\x04\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x04\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x04\x12\x1c\n\x14\x63ompacted_end_offset\x18\x06 \x01(\x04\x12&\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x16.lograft.v1.EpochStart\x12+\n\x0b\x63lose_state\x18\x08 \x01(\x0e\x32\x16.lograft.v1.CloseState\x12,\n\tproducers\x18\t \x03(\x0b\x32\x19.lograft.v1.ProducerEntry\x12\x11\n\tcut_bytes\x18\x0b \x01(\x04\x12\x1a\n\x12trusted_end_offset\x18\n \x01(\x04\"1\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\"P\n\x10ProducerSnapshot\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12,\n\tproducers\x18\x02 \x03(\x0b\x32\x19.lograft.v1.ProducerEntry\"h\n\rProducerEntry\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\r\x12*\n\x07\x62\x61tches\x18\x03 \x03(\x0b\x32\x19.lograft.v1.ProducerBatch\"\x8a\x01\n\rProducerBatch\x12\x15\n\rbase_sequence\x18\x01 \x01(\r\x12\x15\n\rlast_sequence\x18\x02 \x01(\r\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x04\x12\x19\n\x11last_offset_delta\x18\x04 \x01(\r\x12\x1b\n\x13\x61ppend_timestamp_ms\x18\x05 \x01(\x04*s\n\nCloseState\x12\x1b\n\x17\x43LOSE_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43LOSE_STATE_OPEN\x10\x01\x12\x15\n\x11\x43LOSE_STATE_CLEAN\x10\x02\x12\x1b\n\x17\x43LOSE_STATE_SYNC_FAILED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lograft.v1.storage_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CLOSESTATE']._serialized_start=914
-  _globals['_CLOSESTATE']._serialized_end=1029
+  _globals['_CLOSESTATE']._serialized_start=933
+  _globals['_CLOSESTATE']._serialized_end=1048
   _globals['_DIRECTORYMETA']._serialized_start=40
   _globals['_DIRECTORYMETA']._serialized_end=116
   _globals['_PARTITIONMETA']._serialized_start=118
   _globals['_PARTITIONMETA']._serialized_end=185
   _globals['_PARTITIONCHECKPOINT']._serialized_start=188
-  _globals['_PARTITIONCHECKPOINT']._serialized_end=532
-  _globals['_EPOCHSTART']._serialized_start=534
-  _globals['_EPOCHSTART']._serialized_end=583
-  _globals['_PRODUCERSNAPSHOT']._serialized_start=585
-  _globals['_PRODUCERSNAPSHOT']._serialized_end=665
-  _globals['_PRODUCERENTRY']._serialized_start=667
-  _globals['_PRODUCERENTRY']._serialized_end=771
-  _globals['_PRODUCERBATCH']._serialized_start=774
-  _globals['_PRODUCERBATCH']._serialized_end=912
+  _globals['_PARTITIONCHECKPOINT']._serialized_end=551
+  _globals['_EPOCHSTART']._serialized_start=553
+  _globals['_EPOCHSTART']._serialized_end=602
+  _globals['_PRODUCERSNAPSHOT']._serialized_start=604
+  _globals['_PRODUCERSNAPSHOT']._serialized_end=684
+  _globals['_PRODUCERENTRY']._serialized_start=686
+  _globals['_PRODUCERENTRY']._serialized_end=790
+  _globals['_PRODUCERBATCH']._serialized_start=793
+  _globals['_PRODUCERBATCH']._serialized_end=931
 # @@protoc_insertion_point(module_scope)

@@ -39,7 +39,7 @@ class PartitionMeta(_message.Message):
     def __init__(self, topic_id: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class PartitionCheckpoint(_message.Message):
-    __slots__ = ("flushed_end_offset", "flushed_segment_base", "flushed_position", "log_start_offset", "high_watermark", "compacted_end_offset", "epochs", "close_state", "producers", "trusted_end_offset")
+    __slots__ = ("flushed_end_offset", "flushed_segment_base", "flushed_position", "log_start_offset", "high_watermark", "compacted_end_offset", "epochs", "close_state", "producers", "cut_bytes", "trusted_end_offset")
     FLUSHED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_SEGMENT_BASE_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class PartitionCheckpoint(_message.Message):
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_STATE_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    CUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TRUSTED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     flushed_end_offset: int
     flushed_segment_base: int
@@ -59,8 +60,9 @@ class PartitionCheckpoint(_message.Message):
     epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
     close_state: CloseState
     producers: _containers.RepeatedCompositeFieldContainer[ProducerEntry]
+    cut_bytes: int
     trusted_end_offset: int
-    def __init__(self, flushed_end_offset: _Optional[int] = ..., flushed_segment_base: _Optional[int] = ..., flushed_position: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., compacted_end_offset: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., close_state: _Optional[_Union[CloseState, str]] = ..., producers: _Optional[_Iterable[_Union[ProducerEntry, _Mapping]]] = ..., trusted_end_offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, flushed_end_offset: _Optional[int] = ..., flushed_segment_base: _Optional[int] = ..., flushed_position: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., compacted_end_offset: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., close_state: _Optional[_Union[CloseState, str]] = ..., producers: _Optional[_Iterable[_Union[ProducerEntry, _Mapping]]] = ..., cut_bytes: _Optional[int] = ..., trusted_end_offset: _Optional[int] = ...) -> None: ...
 
 class EpochStart(_message.Message):
     __slots__ = ("epoch", "start_offset")
