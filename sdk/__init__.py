@@ -1,1 +1,1 @@
-"""."""
+"""The Python SDK: Producer, Consumer and Admin. Not built yet."""

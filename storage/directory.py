@@ -15,8 +15,9 @@ from typing import Self
 from lograft.contract.disk import Disk
 from lograft.contract.errors import InvalidRequest, LogError, StorageCorrupted, WrongDirectory
 from lograft.contract.ids import TopicPartition, random_id
+from lograft.storage.clocks import wall_clock_ms
 from lograft.storage.config import LogConfig
-from lograft.storage.log import PartitionLog, wall_clock_ms
+from lograft.storage.log import PartitionLog
 from lograft.storage.ownership import DirectoryLock, create_directory, open_failure
 from lograft.storage.recovery import LOCK_FILE
 from lograft.storage.small_files import (
