@@ -183,7 +183,8 @@ def print_table(title: str, rows: list[Row]) -> None:
     table.add_column("holds", justify="center", no_wrap=True)
     table.add_column("detail", overflow="fold")
     for row in rows:
-        detail = "\n".join(f"{name}: {_text(fact)}" for name, fact in row.detail.items())
+        shown = list(row.detail.items())[:_SHOWN_DETAILS]
+        detail = "\n".join(f"{name}: {_text(fact)}" for name, fact in shown)
         table.add_row(
             row.measure,
             f"{row.value:.3g} {row.unit}",
@@ -198,6 +199,10 @@ def print_table(title: str, rows: list[Row]) -> None:
         console.print(f"[bold red]BAR MISSED[/] {row.measure}: {row.value:.3g} {row.unit}, wanted {row.bar}")
     if not missed:
         console.print(f"[green]all {len(rows)} bars hold[/]")
+
+
+# The rest is in the JSON file.
+_SHOWN_DETAILS = 4
 
 
 def _text(fact: Fact) -> str:

@@ -166,7 +166,7 @@ def test_admit_replica_when_offsets_go_back_then_is_refused(data: bytes) -> None
 
 @pytest.mark.parametrize("data", [leader_batch(40, 2), leader_batch(40, 5) + leader_batch(41, 4)])
 def test_admit_replica_when_epochs_go_back_then_is_refused(data: bytes) -> None:
-    with pytest.raises(CorruptBatch, match="epoch . goes back behind"):
+    with pytest.raises(CorruptBatch, match=r"epoch . goes back behind"):
         admit_replica(data, END)
 
 

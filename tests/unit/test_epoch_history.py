@@ -1,5 +1,7 @@
 """Leader epochs and where they began: what two replicas compare to find where their logs part."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,4 +105,4 @@ def test_entries_when_anything_was_done_then_ascend_strictly(steps: list[tuple[s
             start = max(start, offset)
             epochs.truncate_start(start)
         entries = epochs.entries()
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
