@@ -63,7 +63,7 @@ class Checkpoints:
 
     def remove_old_snapshots(self, segments: tuple[Segment, ...]) -> None:
         """Keep the producer snapshots of the newest segments only: truncation rarely goes further back."""
-        for segment in segments[:-_KEPT_SNAPSHOTS]:
+        for segment in segments[-_KEPT_SNAPSHOTS - 1 : -_KEPT_SNAPSHOTS]:
             self.disk.remove(producers_path(segment.path))
 
     def producers_before(self, segments: tuple[Segment, ...], position: int, remembered_batches: int) -> ProducerStates:
@@ -89,12 +89,13 @@ class Checkpoints:
         return producers
 
     def _make_durable(self, file: SegmentFile) -> None:
-        if file.unsynced:
-            self.disk.sync_file(file.descriptor)
-            file.unsynced = False
-        if file.is_new and file.descriptor >= 0:
-            self.disk.sync_directory(self.directory)
-            file.is_new = False
+        for written in file.with_predecessors():
+            if written.unsynced:
+                self.disk.sync_file(written.descriptor)
+                written.unsynced = False
+            if written.is_new and written.descriptor >= 0:
+                self.disk.sync_directory(self.directory)
+                written.is_new = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,7 @@ class StoredIndex:
         """A copy of the active segment's, which goes on growing; None while it is empty."""
         if not segment.size_bytes:
             return None
-        growing = segment.builder.index
-        copied = SparseIndex(growing.places[:], growing.times_before[:])
-        return cls(segment.path, segment.current_summary(), copied)
+        return cls(segment.path, segment.current_summary(), segment.builder.index.copy())
 
 
 def producer_snapshot(offset: int, producers: ProducerStates) -> storage_pb2.ProducerSnapshot:

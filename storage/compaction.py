@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lograft.contract.batch import Batch
-from lograft.contract.disk import Disk
+from lograft.contract.disk import Disk, is_no_space
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
-from lograft.contract.records import RecordColumns, decode_batch, encode_compacted
+from lograft.contract.ids import random_id
+from lograft.contract.records import RecordColumns, decode_stored, encode_compacted
 from lograft.storage.core.compaction import (
     CompactionRules,
     Drop,
@@ -29,8 +30,8 @@ from lograft.storage.core.compaction import (
 from lograft.storage.index import SegmentSummary, write_index
 from lograft.storage.log import PartitionLog
 from lograft.storage.open_files import opened_for_reading
-from lograft.storage.recovery import complete_swap
 from lograft.storage.segment import Segment, index_by_scan, scan_batches
+from lograft.storage.swap import SwapFile, complete_swap
 
 # A key costs about 150 bytes of memory while a run lasts; with more keys, a run compacts only as far as they reach.
 MAX_KEYS_PER_RUN = 1_000_000
@@ -45,11 +46,13 @@ class CompactionPlan:
     segments: tuple[tuple[int, str, int], ...]  # base offset, path, bytes
     dirty_from_offset: int
     segment_bytes: int
-    index_interval_bytes: int
-    max_uncompressed_bytes: int
     now_ms: int
     delete_retention_ms: int
     producer_batches: frozenset[int]
+    # How often the log had been cut: a plan from before a cut is void after it.
+    cuts: int
+    # The names of a run's files are its own: a worker that outlived its broker must not write into ours.
+    run_id: str
     max_keys: int = MAX_KEYS_PER_RUN
 
 
@@ -67,6 +70,7 @@ class CompactionResult:
 
     groups: tuple[CompactedGroup, ...]
     compacted_end_offset: int
+    cuts: int
     bytes_before: int
     bytes_after: int
 
@@ -101,70 +105,92 @@ def plan(log: PartitionLog, *, force: bool = False) -> CompactionPlan | None:
         segments=tuple((segment.base_offset, str(segment.path), segment.size_bytes) for segment in closed),
         dirty_from_offset=dirty_from,
         segment_bytes=log.config.segment_bytes,
-        index_interval_bytes=log.config.index_interval_bytes,
-        max_uncompressed_bytes=log.config.max_uncompressed_bytes,
         now_ms=log.now_ms(),
         delete_retention_ms=log.config.delete_retention_ms,
         producer_batches=log.producers.last_batch_offsets(),
+        cuts=log.cuts,
+        run_id=random_id(),
     )
 
 
 def run(job: CompactionPlan) -> CompactionResult:
-    """Read the segments and write the compacted ones beside them (``.cleaned``), synced. Changes nothing yet."""
+    """Read the segments and write the compacted ones beside them (``.cleaned-…``), synced. Changes nothing yet."""
     disk = Disk()
     newest, known_end = _newest_offsets(disk, job)
     rules = CompactionRules(job.now_ms, job.delete_retention_ms, job.producer_batches, known_end)
-    groups = []
+    groups: list[CompactedGroup] = []
     bytes_after = 0
-    for group in segment_groups([size for _, _, size in job.segments], job.segment_bytes):
-        members = [job.segments[index] for index in group]
-        before = sum(size for _, _, size in members)
-        target = Path(members[0][1] + ".cleaned")
-        size, changed = _rewrite(disk, job, members, target, newest, rules)
-        # Merging alone is worth a rewrite too: many small segments are many open files.
-        if changed or len(members) > 1:
+    bases = [base for base, _, _ in job.segments]
+    sizes = [size for _, _, size in job.segments]
+    try:
+        for group in segment_groups(bases, sizes, job.segment_bytes):
+            members = [job.segments[index] for index in group]
+            target = Path(f"{members[0][1]}.cleaned-{job.run_id}")
             groups.append(CompactedGroup(tuple(base for base, _, _ in members), str(target)))
+            size, changed = _rewrite(disk, members, target, newest, rules)
+            # Merging alone is worth a rewrite too: many small segments are many open files.
+            if not changed and len(members) == 1:
+                disk.remove(target)
+                groups[-1] = CompactedGroup(groups[-1].replaced_bases, None)
             bytes_after += size
-        else:
-            disk.remove(target)
-            groups.append(CompactedGroup(tuple(base for base, _, _ in members), None))
-            bytes_after += before
-    return CompactionResult(tuple(groups), known_end, sum(size for _, _, size in job.segments), bytes_after)
+    except BaseException:
+        for written in groups:
+            if written.cleaned_path is not None:
+                disk.remove(Path(written.cleaned_path))
+        raise
+    return CompactionResult(tuple(groups), known_end, job.cuts, sum(sizes), bytes_after)
 
 
 def install(log: PartitionLog, result: CompactionResult) -> None:
-    """Swap the new segments in. Groups whose old segments are no longer what they were are left out."""
+    """Swap the new segments in. What was changed since the plan is left as it is."""
+    log.prepare_to_install()
+    compacted_end = result.compacted_end_offset
     for group in result.groups:
         if group.cleaned_path is None:
             continue
         cleaned = Path(group.cleaned_path)
-        wanted = set(group.replaced_bases)
-        old = tuple(segment for segment in log.segments[:-1] if segment.base_offset in wanted)
-        if {segment.base_offset for segment in old} != wanted:
-            log.disk.remove(cleaned)  # deleted or truncated meanwhile
-            continue
-        _swap_in(log, cleaned, old)
-    log.note_compacted(result.compacted_end_offset)
+        old = tuple(segment for segment in log.segments[:-1] if segment.base_offset in group.replaced_bases)
+        unchanged = result.cuts == log.cuts and tuple(segment.base_offset for segment in old) == group.replaced_bases
+        if unchanged:
+            _swap_in(log, cleaned, old)
+        else:
+            # Deleted or truncated meanwhile. What this run knows of newer records was not applied here.
+            log.disk.remove(cleaned)
+            compacted_end = min(compacted_end, group.replaced_bases[0])
+    log.note_compacted(min(compacted_end, log.log_end_offset))
 
 
 def _swap_in(log: PartitionLog, cleaned: Path, old: tuple[Segment, ...]) -> None:
-    base = old[0].base_offset
-    end_offset = old[-1].next_offset
-    log.disk.rename(cleaned, cleaned.with_name(cleaned.name.replace(".cleaned", ".swap")))
-    # From here on the new segment counts, whatever happens.
-    log.disk.sync_directory(log.path)
-    complete_swap(log.path, log.disk, base)
+    base, end_offset = old[0].base_offset, old[-1].next_offset
     path = old[0].path
-    builder, next_offset, size = index_by_scan(log.disk, path, base, log.config.index_interval_bytes)
+    # Everything that may go wrong with the new file goes wrong before the point of no return.
+    try:
+        builder, next_offset, size = index_by_scan(log.disk, cleaned, base, log.config.index_interval_bytes)
+    except CorruptBatch as error:
+        raise StorageCorrupted(str(cleaned), error.position, error.problem) from None
     if next_offset != end_offset:
-        raise StorageCorrupted(str(path), size, f"compacted to end at {next_offset} instead of {end_offset}")
+        raise StorageCorrupted(str(cleaned), size, f"it ends at offset {next_offset} instead of {end_offset}")
     summary = SegmentSummary(
         base, next_offset, size, builder.first_append_ms, builder.newest_append_ms, builder.max_timestamp_ms
     )
-    write_index(log.disk, path, summary, builder.index)
-    log.replace_segments(old, Segment(log.disk, path, summary, None))
+    for segment in old:  # for readers that are on their way
+        segment.pin()
+    try:
+        swap = SwapFile.of(path, base, end_offset)
+        log.disk.rename(cleaned, swap.path)
+        # From here on the new segment counts, whatever happens.
+        log.disk.sync_directory(log.path)
+        complete_swap(log.path, log.disk, swap)
+    except OSError as error:
+        raise log.writer.close_for_writing(error) from error
+    log.replace_segments(old, Segment(log.disk, path, summary, builder))
     for segment in old:
         segment.close()
+    try:
+        write_index(log.disk, path, summary, builder.index)
+    except OSError as error:
+        if not is_no_space(error):
+            raise log.writer.close_for_writing(error) from error
 
 
 def _key_hash(key: bytes) -> bytes:
@@ -180,7 +206,7 @@ def _newest_offsets(disk: Disk, job: CompactionPlan) -> tuple[dict[bytes, int], 
         next_base = next((other for other, _, _ in job.segments if other > base), None)
         if next_base is not None and next_base <= job.dirty_from_offset:
             continue
-        for batch, columns in _batches(disk, Path(path), size, job.max_uncompressed_bytes):
+        for batch, columns in _batches(disk, Path(path), size):
             if batch.header.next_offset <= job.dirty_from_offset:
                 continue
             for key, offset in zip(columns.keys or (), columns.offsets, strict=False):
@@ -194,14 +220,12 @@ def _newest_offsets(disk: Disk, job: CompactionPlan) -> tuple[dict[bytes, int], 
 
 def _rewrite(
     disk: Disk,
-    job: CompactionPlan,
     members: list[tuple[int, str, int]],
     target: Path,
     newest: dict[bytes, int],
     rules: CompactionRules,
 ) -> tuple[int, bool]:
     """Write the compacted batches of some segments to ``target``; its size, and whether anything is gone."""
-    disk.remove(target)
     file = disk.open_file(target, create=True)
     position = 0
     changed = False
@@ -209,9 +233,7 @@ def _rewrite(
     pending_bytes = 0
     try:
         for batch, columns, is_last in _with_last(
-            (batch, columns)
-            for _, path, size in members
-            for batch, columns in _batches(disk, Path(path), size, job.max_uncompressed_bytes)
+            (batch, columns) for _, path, size in members for batch, columns in _batches(disk, Path(path), size)
         ):
             kept = _compacted(batch, columns, newest, rules, is_last=is_last)
             changed = changed or kept is not batch
@@ -250,11 +272,11 @@ def _compacted(
             return encode_compacted(batch.header, columns.where(keep), delete_horizon_ms=delete_horizon_ms)
 
 
-def _batches(disk: Disk, path: Path, size: int, limit_bytes: int) -> Iterator[tuple[Batch, RecordColumns]]:
+def _batches(disk: Disk, path: Path, size: int) -> Iterator[tuple[Batch, RecordColumns]]:
     try:
         with opened_for_reading(disk, path) as (file, _):
             for _, batch in scan_batches(disk, file, 0, size):
-                yield batch, decode_batch(batch, limit_bytes=limit_bytes)
+                yield batch, decode_stored(batch)
     except CorruptBatch as error:
         raise StorageCorrupted(str(path), error.position, error.problem) from None
 

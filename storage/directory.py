@@ -5,14 +5,16 @@ another name, a damaged one is quarantined, a deleted one is renamed first and r
 """
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lograft.contract.disk import Disk
+from lograft.contract.disk import Disk, is_no_space
 from lograft.contract.errors import InvalidRequest, LogError, StorageCorrupted, WrongDirectory
 from lograft.contract.ids import TopicPartition, random_id
 from lograft.storage.clocks import wall_clock_ms
@@ -34,7 +36,10 @@ CLEAN_STOP = "clean-stop"
 DELETED = "deleted"
 QUARANTINED = "quarantined"
 STRAY = "stray"
-_SET_ASIDE = (DELETED, QUARANTINED, STRAY)
+# No topic name has an "@": a live partition can never look like one of these.
+SET_ASIDE_NAME = re.compile(rf"(?P<name>.+)@(?P<why>{DELETED}|{QUARANTINED}|{STRAY})-[0-9]+")
+# A longer name is cut short, so that the suffix fits; `partition.meta` inside has it in full.
+MAX_KEPT_NAME = 200
 REASON_FILE = "why-quarantined.json"
 DEFAULT_DELETE_DELAY_S = 60.0
 
@@ -113,7 +118,7 @@ class DataDirectory:
             for path in self.path.iterdir()
             if path.name not in (DIRECTORY_META, LOCK_FILE, CLEAN_STOP)
             and (not path.is_dir() or TopicPartition.from_directory_name(path.name) is None)
-            and path.suffix.removeprefix(".").partition("-")[0] not in _SET_ASIDE
+            and not SET_ASIDE_NAME.fullmatch(path.name)
         )
 
     def topic_id_of(self, partition: TopicPartition) -> str | None:
@@ -135,8 +140,11 @@ class DataDirectory:
         A directory of another topic id (a topic deleted and created again meanwhile) is set aside first. One that is
         damaged below what was safe is quarantined, and `StorageCorrupted` raised: the caller re-replicates it.
         """
-        if partition in self.logs:
-            return self.logs[partition]
+        known = self.logs.get(partition)
+        if known is not None:
+            if known.topic_id != topic_id:
+                raise WrongDirectory(str(known.path), "topic id", known.topic_id, topic_id)
+            return known
         path = self.path / partition.directory_name
         try:
             if path.is_dir() and self.topic_id_of(partition) not in (None, topic_id):
@@ -185,9 +193,7 @@ class DataDirectory:
     def purge_deleted(self, delay_s: float = DEFAULT_DELETE_DELAY_S) -> int:
         """Remove the files of replicas that were deleted at least ``delay_s`` ago; how many replicas."""
         due = [
-            path
-            for path in self.path.iterdir()
-            if path.suffix.startswith(f".{DELETED}-") and time.time() - path.stat().st_ctime >= delay_s
+            path for path in self.path.iterdir() if _was_deleted(path) and time.time() - path.stat().st_ctime >= delay_s
         ]
         for path in due:
             shutil.rmtree(path)
@@ -195,8 +201,7 @@ class DataDirectory:
 
     def _rename_away(self, path: Path, why: str) -> Path:
         for number in range(1, 1_000_000):
-            # Cut short so that the longest topic name fits; `partition.meta` inside has it in full.
-            target = path.with_name(f"{path.name[:200]}.{why}-{number}")
+            target = path.with_name(f"{path.name[:MAX_KEPT_NAME]}@{why}-{number}")
             if not target.exists():
                 self.disk.rename(path, target)
                 self.disk.sync_directory(self.path)
@@ -206,12 +211,24 @@ class DataDirectory:
     def close(self) -> None:
         """Close every log in good order, and say so on disk."""
         try:
-            for log in list(self.logs.values()):
-                log.close()
+            with ExitStack() as closing:  # every one, whatever happens to another
+                for log in self.logs.values():
+                    closing.callback(log.close)
             self.logs.clear()
-            self.writer.close()
             if self.writer.failure is None:
-                self.disk.replace_file(self.path / CLEAN_STOP, b"")
+                self._leave_clean_stop()
         finally:
             self.writer.close()
             self._lock.release()
+
+    def _leave_clean_stop(self) -> None:
+        try:
+            self.disk.replace_file(self.path / CLEAN_STOP, b"")
+        except OSError as error:
+            if not is_no_space(error):
+                raise  # without space, the next start counts as one after a crash
+
+
+def _was_deleted(path: Path) -> bool:
+    match = SET_ASIDE_NAME.fullmatch(path.name)
+    return match is not None and match["why"] == DELETED and path.is_dir()

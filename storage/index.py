@@ -27,6 +27,7 @@ KIND_TIMES = 2
 _HEADER = struct.Struct("<4sHHIIQQQQQQ")
 _CRC_COVERS_FROM = 12
 _POSITION_MASK = 0xFFFFFFFF
+MAX_OFFSET_DELTA = 0xFFFFFFFF
 
 
 class SegmentSummary(NamedTuple):
@@ -59,13 +60,21 @@ class SparseIndex:
 
     def position_for_offset(self, offset_delta: int) -> int:
         """A position at or before the batch that holds the offset."""
-        row = bisect_right(self.places, offset_delta << 32 | _POSITION_MASK) - 1
-        return self.places[row] & _POSITION_MASK if row >= 0 else 0
+        places = self.places  # another thread may put a shorter one in its place
+        row = bisect_right(places, min(offset_delta, MAX_OFFSET_DELTA) << 32 | _POSITION_MASK) - 1
+        return places[row] & _POSITION_MASK if row >= 0 else 0
+
+    def position_before(self, position: int) -> int:
+        """Position of the last row before ``position``; 0 if there is none."""
+        places = self.places
+        row = bisect_left(places, position, key=lambda place: place & _POSITION_MASK) - 1
+        return places[row] & _POSITION_MASK if row >= 0 else 0
 
     def position_for_time(self, timestamp_ms: int) -> int:
         """A position such that every batch before it is older than ``timestamp_ms``."""
-        row = bisect_left(self.times_before, timestamp_ms, 0, len(self.places)) - 1
-        return self.places[row] & _POSITION_MASK if row >= 0 else 0
+        places, times_before = self.places, self.times_before
+        row = bisect_left(times_before, timestamp_ms, 0, min(len(places), len(times_before))) - 1
+        return places[row] & _POSITION_MASK if row >= 0 else 0
 
     def last_position(self) -> int:
         """Position of the last row; -1 if there is none."""
@@ -76,7 +85,11 @@ class SparseIndex:
         keep = len(self.places)
         while keep and self.places[keep - 1] & _POSITION_MASK >= end_position:
             keep -= 1
-        del self.places[keep:], self.times_before[keep:]
+        self.places, self.times_before = self.places[:keep], self.times_before[:keep]
+
+    def copy(self) -> "SparseIndex":
+        """An independent copy."""
+        return SparseIndex(self.places[:], self.times_before[:])
 
 
 class IndexBuilder:
@@ -109,13 +122,24 @@ class IndexBuilder:
 
     def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Take in the batch at ``position`` of the segment that begins at ``base_offset``."""
-        if position >= self.next_row_at:
+        # Too far off for a row: without one, finding it takes longer, no more.
+        if position >= self.next_row_at and header.base_offset - base_offset <= MAX_OFFSET_DELTA:
             self.index.add(header.base_offset - base_offset, position, self.max_timestamp_ms)
             self.next_row_at = position + self.interval_bytes
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
         self.newest_append_ms = max(self.newest_append_ms, header.append_timestamp_ms)
         if not self.first_append_ms:
             self.first_append_ms = header.append_timestamp_ms
+
+    def copy(self) -> "IndexBuilder":
+        """An independent copy."""
+        twin = IndexBuilder(self.interval_bytes)
+        twin.index = self.index.copy()
+        twin.next_row_at = self.next_row_at
+        twin.first_append_ms = self.first_append_ms
+        twin.newest_append_ms = self.newest_append_ms
+        twin.max_timestamp_ms = self.max_timestamp_ms
+        return twin
 
     def truncate(self, end_position: int) -> None:
         """Forget what lies at or after ``end_position``. The times stay as upper bounds."""

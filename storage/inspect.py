@@ -11,8 +11,8 @@ from pathlib import Path
 from lograft.contract.disk import Disk
 from lograft.contract.errors import DirectoryUnusable, StorageCorrupted, UnsupportedVersion
 from lograft.contract.ids import TopicPartition
-from lograft.storage.directory import QUARANTINED
-from lograft.storage.inspect_files import SET_ASIDE_NAME, damage_of, partition_named_by
+from lograft.storage.directory import QUARANTINED, SET_ASIDE_NAME
+from lograft.storage.inspect_files import damage_of, partition_named_by
 from lograft.storage.inspect_partition import PartitionChecked, PartitionInspection
 from lograft.storage.inspect_segment import Damage, Finding, Remark, StaleCache, TornTail
 from lograft.storage.recovery import LOCK_FILE

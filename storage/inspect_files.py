@@ -1,19 +1,17 @@
 """The files beside the segments, for `lograft.storage.inspect`: whose directory it is, snapshots, leftovers."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from lograft.contract.errors import StorageCorrupted, UnsupportedVersion
 from lograft.contract.ids import TopicPartition
-from lograft.storage.directory import DELETED, QUARANTINED, REASON_FILE, STRAY
+from lograft.storage.directory import MAX_KEPT_NAME, REASON_FILE, SET_ASIDE_NAME
 from lograft.storage.inspect_segment import Damage, Finding, Remark, StaleCache
 from lograft.storage.recovery import LOCK_FILE
 from lograft.storage.segment import base_offset_of
 from lograft.storage.small_files import CHECKPOINT, PARTITION_META, Kind, read_small_file
 from lograft.v1 import storage_pb2
 
-SET_ASIDE_NAME = re.compile(rf"(?P<name>.+)\.(?P<why>{DELETED}|{QUARANTINED}|{STRAY})-[0-9]+")
 _KNOWN_NAMES = (CHECKPOINT, PARTITION_META, LOCK_FILE, REASON_FILE)
 _UNFINISHED = {
     ".tmp": "left by a crash: removed on open",
@@ -28,6 +26,12 @@ def partition_named_by(path: Path) -> TopicPartition | None:
     """The partition a directory is named for, also when it was set aside under a longer name."""
     set_aside = SET_ASIDE_NAME.fullmatch(path.name)
     return TopicPartition.from_directory_name(set_aside["name"] if set_aside else path.name)
+
+
+def _is_named_for(path: Path, partition: TopicPartition) -> bool:
+    set_aside = SET_ASIDE_NAME.fullmatch(path.name)
+    name = partition.directory_name
+    return (set_aside["name"] == name[:MAX_KEPT_NAME]) if set_aside else path.name == name
 
 
 def damage_of(path: Path, error: StorageCorrupted | UnsupportedVersion) -> Damage:
@@ -50,7 +54,7 @@ def inspect_meta(directory: Path, *, has_segments: bool) -> Iterator[Finding]:
             yield Damage(path, 0, "the file is missing beside segments")
         else:
             yield Remark(path, 0, "the file is missing: the partition was never used")
-    elif (meta.topic, meta.partition) != partition_named_by(directory):
+    elif not _is_named_for(directory, TopicPartition(meta.topic, meta.partition)):
         problem = f"says {meta.topic}-{meta.partition}, but the directory is named {directory.name}"
         yield Damage(path, 0, problem)
 
@@ -61,8 +65,9 @@ def inspect_other_files(directory: Path, segments: list[Path]) -> Iterator[Findi
     for path in sorted(directory.iterdir()):
         stem, _, rest = path.name.partition(".")
         base = base_offset_of(f"{stem}.log")
-        if path.suffix in _UNFINISHED:
-            yield Remark(path, 0, _UNFINISHED[path.suffix])
+        unfinished = _UNFINISHED.get(path.suffix.partition("-")[0])
+        if unfinished is not None:
+            yield Remark(path, 0, unfinished)
         elif base is None:
             if path.name not in _KNOWN_NAMES:
                 yield Remark(path, 0, "not a file of ours: left alone")

@@ -1,13 +1,12 @@
 """One partition directory, for `lograft.storage.inspect`: its small files, its segments, and whether they agree."""
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
 from lograft.contract.disk import Disk
-from lograft.contract.errors import CorruptBatch, StorageCorrupted, UnsupportedVersion
+from lograft.contract.errors import StorageCorrupted, UnsupportedVersion
 from lograft.storage.config import MAX_SEGMENT_BYTES
 from lograft.storage.core.epoch_history import EpochHistory
 from lograft.storage.inspect_files import damage_of, inspect_meta, inspect_other_files
@@ -20,8 +19,9 @@ from lograft.storage.inspect_segment import (
     TornTail,
     Trust,
 )
-from lograft.storage.segment import base_offset_of, scan_headers, segment_path
+from lograft.storage.segment import base_offset_of, segment_path
 from lograft.storage.small_files import CHECKPOINT, Kind, epochs_from_proto, read_small_file
+from lograft.storage.swap import find_swaps
 from lograft.v1 import storage_pb2
 
 
@@ -160,28 +160,18 @@ class PartitionInspection:
     def _segments_that_count(self) -> Generator[Finding, None, list[tuple[int, Path]]]:
         """The segments as they will be once an opening has finished what a crash interrupted."""
         segments = {base_offset_of(path.name) or 0: path for path in self._listed}
-        for swap in sorted(self.directory.glob("*.log.swap")):
-            base = base_offset_of(swap.name.removesuffix(".swap"))
-            if base is None:
-                continue
+        for swap in find_swaps(self.directory):
             try:
-                end = self._end_of_swap(swap, base)
-            except CorruptBatch as error:
-                yield Damage(swap, error.position, error.problem)
+                swap.check(self.disk)
+            except StorageCorrupted as error:
+                yield Damage(swap.path, error.position, error.problem)
                 continue
-            segments = {other: path for other, path in segments.items() if not base < other < end} | {base: swap}
+            kept = {base: path for base, path in segments.items() if not swap.replaces(base)}
+            segments = kept | {swap.base_offset: swap.path}
         bases = sorted(segments)
         while len(bases) > 1 and bases[1] <= self._checkpoint.log_start_offset:
             yield Remark(segments[bases.pop(0)], 0, "lies below the log start: removed on open")
         return [(base, segments[base]) for base in bases]
-
-    def _end_of_swap(self, swap: Path, base: int) -> int:
-        file = self.disk.open_for_reading(swap)
-        try:
-            headers = scan_headers(self.disk, file, 0, os.fstat(file).st_size)
-            return max((header.next_offset for _, header in headers), default=base)
-        finally:
-            os.close(file)
 
     def _inspect_segments(self, segments: list[tuple[int, Path]], order: LogOrder) -> Iterator[Finding]:
         flushed_base = segments[-1][0] if segments else 0

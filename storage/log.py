@@ -5,16 +5,18 @@ that an append holds, and see what is flushed. Appends change the state in memor
 writer makes them durable and reports back (`PendingAppend`).
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lograft.contract.batch import Batch, BatchHeader, pack_header, read_batches
-from lograft.contract.disk import Disk
-from lograft.contract.errors import FencedEpoch, InvalidRequest, OffsetOutOfRange, ShuttingDown
-from lograft.contract.records import Record, decode_batch
+from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.errors import DiskFull, FencedEpoch, InvalidRequest, OffsetOutOfRange, ShuttingDown, StorageFailed
+from lograft.contract.records import Record, decode_stored
 from lograft.storage import trimming
 from lograft.storage.checkpoints import StoredIndex, producer_snapshot
 from lograft.storage.clocks import steady_clock_ms, wall_clock_ms
@@ -23,14 +25,16 @@ from lograft.storage.core.admission import LogEnd, admit, admit_replica
 from lograft.storage.core.epoch_history import EpochHistory
 from lograft.storage.core.producer_state import Duplicate, ProducerStates
 from lograft.storage.core.retention import ClockWatch
+from lograft.storage.index import MAX_OFFSET_DELTA, remove_index
 from lograft.storage.ownership import OwnedPartition, claim_partition, open_failure
-from lograft.storage.recovery import Recovery, RecoveryReport, remove_segment_files
+from lograft.storage.recovery import Recovery, RecoveryReport
 from lograft.storage.segment import Segment, SegmentFile
 from lograft.storage.state import LogState
+from lograft.storage.swap import remove_segment_files
 from lograft.storage.writer import AfterFlush, GroupCommitWriter, PendingAppend
 from lograft.v1 import storage_pb2
 
-_MAX_OFFSET_DELTA = (1 << 32) - 1
+_logger = logging.getLogger(__name__)
 
 
 class PartitionLog:
@@ -63,11 +67,13 @@ class PartitionLog:
         self._closed = False
         self._clock = ClockWatch(now_ms(), steady_clock_ms())
         self._bytes_since_checkpoint = 0
+        # Out of the log, their files not yet removed. The owner adds, the writer thread takes out.
+        self._doomed: dict[Segment, None] = {}
         found = Recovery(owned.path, config, disk).run()
         self.recovery: RecoveryReport = found.report
         self._state = LogState.recovered(owned.path, disk, config, found, replicated=replicated)
         # A crash from now on must be recognised as one, and must not scan again what was just scanned.
-        self._state.store_checkpoint()
+        self._store_if_there_is_space(storage_pb2.CLOSE_STATE_OPEN)
 
     @classmethod
     def open(
@@ -209,7 +215,8 @@ class PartitionLog:
         self._prepare_to_change()
         state = self._state
         now_ms = self.now_ms()
-        header = admit(batch, state.config, self._end, state.producers, leader_epoch=leader_epoch, now_ms=now_ms)
+        end = LogEnd(self._subject, state.log_end_offset, state.epochs.latest)
+        header = admit(batch, state.config, end, state.producers, leader_epoch=leader_epoch, now_ms=now_ms)
         if isinstance(header, Duplicate):
             next_offset, appended_ms = header.last_offset + 1, header.append_timestamp_ms
             return self._queue(state.segments.active.file, 0, (), header.base_offset, next_offset, appended_ms, True)
@@ -228,11 +235,15 @@ class PartitionLog:
         pending: list[PendingAppend] = []
         run: list[tuple[Segment, int, BatchHeader]] = []
         start = end = 0
-        for header in admit_replica(data, self._end):
-            segment = self._segment_for(header, header.append_timestamp_ms)
-            if run and run[0][0] is not segment:
+        # A newer epoch that was noted here and wrote nothing is no obstacle: another leader may be right.
+        end_offset = self._state.log_end_offset
+        log_end = LogEnd(self._subject, end_offset, self._state.epochs.epoch_at(end_offset - 1))
+        for header in admit_replica(data, log_end):
+            if run and self._must_roll(header, header.append_timestamp_ms):
+                # Before the roll, whose checkpoint speaks of these bytes as written.
                 pending.append(self._queue_run(run, data[start:end]))
                 run, start = [], end
+            segment = self._segment_for(header, header.append_timestamp_ms)
             run.append((segment, self._state.note(segment, header), header))
             end += header.size_bytes
         if run:
@@ -246,18 +257,14 @@ class PartitionLog:
 
     def note_leader_epoch(self, epoch: int) -> None:
         """Record that a leader epoch begins at the end of the log."""
+        self._prepare_to_change()
         latest = self.epochs.latest
         if latest is not None and epoch < latest:
             raise FencedEpoch(self._subject, epoch, latest)
         self.epochs.note(epoch, self.log_end_offset)
 
-    @property
-    def _end(self) -> LogEnd:
-        return LogEnd(self._subject, self._state.log_end_offset, self._state.epochs.latest)
-
     def _prepare_to_change(self) -> None:
-        if self._closed:
-            raise ShuttingDown(f"the log of {self._subject}")
+        self._check_open()
         if self.writer.failure is not None:
             raise self.writer.failure
         if self.refused:
@@ -269,16 +276,21 @@ class PartitionLog:
         self._state.roll_back_to_flushed()
         self.refused = False
 
-    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        """The segment that takes the batch: the active one, or a new one."""
+    def _must_roll(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the batch goes to a new segment."""
         active = self._state.segments.active
         if active.size_bytes == 0:
-            return active
+            return False
         config = self._state.config
-        full = active.size_bytes + header.size_bytes > config.segment_bytes
-        old = now_ms - active.builder.first_append_ms > config.segment_ms
-        far = header.last_offset - active.base_offset > _MAX_OFFSET_DELTA
-        return self.roll() if full or old or far else active
+        return (
+            active.size_bytes + header.size_bytes > config.segment_bytes
+            or now_ms - active.builder.first_append_ms > config.segment_ms
+            or header.last_offset - active.base_offset > MAX_OFFSET_DELTA
+        )
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        """The segment that takes the batch: the active one, or a new one."""
+        return self.roll() if self._must_roll(header, now_ms) else self._state.segments.active
 
     def _queue(
         self,
@@ -316,6 +328,7 @@ class PartitionLog:
         stored = StoredIndex(closed.path, *closed.seal())
         producers = producer_snapshot(state.log_end_offset, state.producers)
         segment = state.new_segment(state.log_end_offset)
+        segment.file.predecessor = closed.file
         state.segments.add(segment)
         self._after_flush(partial(state.checkpoints.store_closed, closed, stored, segment.path, producers))
         self._after_flush(partial(state.checkpoints.remove_old_snapshots, state.segments.all))
@@ -348,6 +361,7 @@ class PartitionLog:
         self._after_flush(partial(state.checkpoints.store, state.checkpoint_message(), active.file, index))
 
     def _after_flush(self, work: Callable[[], None]) -> None:
+        self._check_open()
         self.writer.submit(AfterFlush(self, self.generation, work))
 
     def flush(self) -> None:
@@ -359,14 +373,24 @@ class PartitionLog:
         self.writer.drain()
         self._prepare_to_change()
 
+    def _store_if_there_is_space(self, close_state: storage_pb2.CloseState) -> None:
+        """Without space for a checkpoint a log can be opened, read and closed; the next opening scans a little more."""
+        try:
+            self._state.store_checkpoint(close_state)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            _logger.warning("no space left for a checkpoint of %s: going on without", self.path)
+
     def close(self) -> None:
         """Finish what is queued, leave a clean checkpoint, and let go of the directory."""
         if self._closed:
             return
         try:
-            if self.writer.failure is None:
+            with suppress(StorageFailed):  # a log on a failed disk can be closed all the same, but not cleanly
+                # Also after a failure elsewhere: the writer may be in the middle of writing to our files.
                 self._settle()
-                self._state.store_checkpoint(storage_pb2.CLOSE_STATE_CLEAN)
+                self._store_if_there_is_space(storage_pb2.CLOSE_STATE_CLEAN)
         finally:
             self._closed = True
             for segment in self.segments:
@@ -385,6 +409,7 @@ class PartitionLog:
         """
         state = self._state
         while True:
+            self._check_open()
             flushed_end = state.flushed_end_offset
             if not state.log_start_offset <= offset <= state.log_end_offset:
                 raise OffsetOutOfRange(self._subject, offset, state.log_start_offset, flushed_end)
@@ -400,14 +425,17 @@ class PartitionLog:
         at = self.log_start_offset if offset is None else offset
         while data := self.read(at, end_offset=end_offset):
             for batch in read_batches(data):
-                columns = decode_batch(batch, limit_bytes=self.config.max_uncompressed_bytes)
-                yield from (record for record in columns.rows() if record.offset >= at)
+                yield from (record for record in decode_stored(batch).rows() if record.offset >= at)
                 at = batch.header.next_offset
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first flushed record that is not older than ``timestamp_ms``; None if all are."""
-        limit_bytes = self.config.max_uncompressed_bytes
-        return self._state.segments.first_not_older(timestamp_ms, self.log_start_offset, limit_bytes)
+        self._check_open()
+        return self._state.segments.first_not_older(timestamp_ms, self.log_start_offset)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShuttingDown(f"the log of {self._subject}")
 
     # -- Trimming ------------------------------------------------------------------------------------------------
 
@@ -421,15 +449,19 @@ class PartitionLog:
         if end_offset < state.high_watermark and state.is_replicated and not unclean:
             problem = f"would cut below its high watermark {state.high_watermark}"
             raise InvalidRequest(f"truncating {self._subject} to {end_offset} {problem}")
-        if end_offset <= state.log_start_offset:
+        if end_offset >= state.log_end_offset:
+            pass
+        elif end_offset <= state.log_start_offset:
             trimming.restart_at(state, state.log_start_offset, self.writer.close_for_writing)
-        elif end_offset < state.log_end_offset:
+        else:
             trimming.truncate(state, end_offset, self.writer.close_for_writing)
         return state.log_end_offset
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and go on at ``offset``: for a follower that ends below the leader's log start. Blocks."""
         self._settle()
+        if offset < self.log_start_offset:
+            raise InvalidRequest(f"{self._subject} cannot restart at {offset}, below its start {self.log_start_offset}")
         trimming.restart_at(self._state, offset, self.writer.close_for_writing)
 
     def delete_records(self, before_offset: int) -> int:
@@ -439,9 +471,11 @@ class PartitionLog:
         if before_offset > self.log_start_offset:
             self._settle()
             self._state.raise_log_start(before_offset)
-            self.checkpoint()
             self._drop_expired(now_ms=0, retention_ms=None, retention_bytes=None)
+            self._store_and_remove()
             self.writer.drain()
+            if self._state.checkpoints.latest.log_start_offset < before_offset:
+                raise DiskFull(str(self.path))
         return self.log_start_offset
 
     def enforce_retention(self) -> int:
@@ -450,11 +484,15 @@ class PartitionLog:
         now_ms = self.now_ms()
         config = self.config
         self._clock = self._clock.observe(now_ms, steady_clock_ms())
+        self.producers.settle_to(self.flushed_end_offset)
         self.producers.forget_idle(now_ms, config.producer_expiration_ms)
         if not config.cleanup_policy.deletes:
             return 0
         retention_ms = config.retention_ms if self._clock.may_delete else None
-        return self._drop_expired(now_ms=now_ms, retention_ms=retention_ms, retention_bytes=config.retention_bytes)
+        count = self._drop_expired(now_ms=now_ms, retention_ms=retention_ms, retention_bytes=config.retention_bytes)
+        if self._doomed:  # also those of an earlier turn, if there was no space to store the log start then
+            self._store_and_remove()
+        return count
 
     @property
     def deletion_suspended(self) -> bool:
@@ -465,18 +503,43 @@ class PartitionLog:
         expired = trimming.take_expired(
             self._state, now_ms=now_ms, retention_ms=retention_ms, retention_bytes=retention_bytes
         )
-        if expired:
-            # The log start on disk first: a crash then never finds the log begin later than it was told.
-            self.checkpoint()
-            self._after_flush(partial(self._remove_files, expired))
+        self._doomed.update(dict.fromkeys(expired))
         return len(expired)
 
-    def _remove_files(self, segments: tuple[Segment, ...]) -> None:
-        for segment in segments:
+    def _store_and_remove(self) -> None:
+        """Have the writer store the log start and then remove the files below it, in this order.
+
+        A crash in between finds files too many, never a log that begins later than it was told.
+        """
+        state = self._state
+        active = state.segments.active
+        index = StoredIndex.of_active(active)
+        self._after_flush(partial(self._remove_doomed, state.checkpoint_message(), active.file, index))
+
+    def _remove_doomed(
+        self, message: storage_pb2.PartitionCheckpoint, active: SegmentFile, index: StoredIndex | None
+    ) -> None:
+        doomed = list(self._doomed)
+        try:
+            self._state.checkpoints.store(message, active, index)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            # No space for the few bytes that would set much free: the indexes of what goes are not needed any more.
+            for segment in doomed:
+                remove_index(self.disk, segment.path)
+            self._state.checkpoints.store(message, active, None)
+        for segment in doomed:
             segment.close()
             remove_segment_files(self.disk, segment.path)
+            self._doomed.pop(segment, None)
 
     # -- Compaction: see `lograft.storage.compaction` ------------------------------------------------------------
+
+    @property
+    def cuts(self) -> int:
+        """How often the end was cut since opening: a compaction planned before a cut must not be installed after it."""
+        return self._state.cuts
 
     def replace_segments(self, old: tuple[Segment, ...], new: Segment) -> None:
         """Put a compacted segment, already in place on disk, where ``old`` were."""
@@ -484,5 +547,9 @@ class PartitionLog:
 
     def note_compacted(self, end_offset: int) -> None:
         """Remember up to where the log is compacted."""
-        self._state.compacted_end_offset = max(self._state.compacted_end_offset, end_offset)
+        self._state.compacted_end_offset = end_offset
         self.checkpoint()
+
+    def prepare_to_install(self) -> None:
+        """Raise unless segments may be replaced now."""
+        self._prepare_to_change()

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from lograft.contract.disk import Disk
 
@@ -26,6 +27,13 @@ class OpenFile:
         close(self.descriptor)
 
 
+class Reader(Hashable, Protocol):
+    """Whoever reads a file, and may be told that it was not read for long."""
+
+    def evicted(self) -> None:
+        """The file was closed to make room for others."""
+
+
 class OpenFiles:
     """The most recently read files, kept open. Any thread may call it; no disk access happens under its lock.
 
@@ -35,10 +43,10 @@ class OpenFiles:
 
     def __init__(self, limit: int = 512) -> None:
         self._limit = limit
-        self._files: OrderedDict[Hashable, OpenFile] = OrderedDict()
+        self._files: OrderedDict[Reader, OpenFile] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, disk: Disk, path: Path) -> OpenFile:
+    def get(self, key: Reader, disk: Disk, path: Path) -> OpenFile:
         """The open file of ``key``, opened now if need be."""
         with self._lock:
             known = self._files.get(key)
@@ -49,10 +57,11 @@ class OpenFiles:
         with self._lock:
             self._files[key] = opened
             evicted = self._files.popitem(last=False) if len(self._files) > self._limit else None
-        del evicted  # closed outside of the lock
+        if evicted is not None:  # closed outside of the lock
+            evicted[0].evicted()
         return opened
 
-    def forget(self, key: Hashable) -> None:
+    def forget(self, key: Reader) -> None:
         """Let go of the file of ``key``."""
         with self._lock:
             known = self._files.pop(key, None)

@@ -12,6 +12,7 @@ The checkpoint says up to where everything was synced. Three cases are told apar
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count, zip_longest
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
@@ -25,7 +26,6 @@ from lograft.storage.index import (
     SegmentSummary,
     SparseIndex,
     read_index,
-    remove_index,
     write_index,
 )
 from lograft.storage.open_files import opened_for_reading
@@ -38,10 +38,10 @@ from lograft.storage.small_files import (
     producers_from_proto,
     read_small_file,
 )
+from lograft.storage.swap import finish_interrupted_compaction, remove_segment_files
 from lograft.v1 import storage_pb2
 
 LOCK_FILE = ".lock"
-_OUR_SUFFIXES = (".log", ".index", ".timeindex", ".producers")
 _COPY_BYTES = 1 << 20
 
 
@@ -124,7 +124,7 @@ class Recovery:
         bases = self._list_segments()
         checkpoint = self._read_checkpoint()
         self.report.was_clean = checkpoint.close_state == storage_pb2.CLOSE_STATE_CLEAN or not bases
-        bases = self._drop_below_log_start(bases, checkpoint.log_start_offset)
+        bases = self._drop_below_log_start(bases, checkpoint)
         self._check_nothing_is_missing(bases, checkpoint)
         known = checkpoint.close_state != storage_pb2.CLOSE_STATE_UNSPECIFIED
         if known:
@@ -171,11 +171,23 @@ class Recovery:
             stored = None
         return stored or storage_pb2.PartitionCheckpoint()
 
-    def _drop_below_log_start(self, bases: list[int], log_start_offset: int) -> list[int]:
-        """Finish a deletion of old segments that a crash interrupted."""
-        while len(bases) > 1 and bases[1] <= log_start_offset:
-            remove_segment_files(self.disk, segment_path(self.directory, bases.pop(0)))
-        return bases
+    def _drop_below_log_start(self, bases: list[int], checkpoint: storage_pb2.PartitionCheckpoint) -> list[int]:
+        """Finish a deletion of old segments, or of all of them, that a crash interrupted."""
+        log_start_offset = checkpoint.log_start_offset
+        begins_anew = (
+            checkpoint.flushed_position == 0
+            and checkpoint.flushed_segment_base == checkpoint.flushed_end_offset == log_start_offset
+        )
+        kept = [
+            base
+            for base, following in zip_longest(bases, bases[1:])
+            if base >= log_start_offset
+            or not (begins_anew or (following is not None and following <= log_start_offset))
+        ]
+        for base in bases:
+            if base not in kept:
+                remove_segment_files(self.disk, segment_path(self.directory, base))
+        return kept
 
     def _check_nothing_is_missing(self, bases: list[int], checkpoint: storage_pb2.PartitionCheckpoint) -> None:
         if not checkpoint.close_state:
@@ -343,7 +355,7 @@ class Recovery:
         self.producers.note(header)
 
     def _cut(self, path: Path, file: int, position: int, size: int, problem: str) -> None:
-        kept = path.with_name(f"{path.name}.cut-{position}")
+        kept = self._free_name(path, position)
         something = False
         with kept.open("wb") as copy:
             for at in range(position, size, _COPY_BYTES):
@@ -357,10 +369,15 @@ class Recovery:
         self._is_cut = True
         self.report.cuts.append(Cut(str(path), position, size - position, problem, str(kept) if something else None))
 
+    def _free_name(self, path: Path, position: int) -> Path:
+        """Where cut bytes go; what an earlier crash left there is kept too."""
+        names = (f"{path.name}.cut-{position}" + (f"-{number}" if number else "") for number in count())
+        return next(path.with_name(name) for name in names if not path.with_name(name).exists())
+
     def _set_aside(self, base: int) -> None:
         """A whole segment behind a cut or a gap."""
         path = segment_path(self.directory, base)
-        kept = path.with_name(f"{path.name}.cut-0")
+        kept = self._free_name(path, 0)
         size = path.stat().st_size
         self.disk.rename(path, kept)
         remove_segment_files(self.disk, path)
@@ -383,7 +400,7 @@ class Recovery:
             self.segments.append(Segment.create(self.disk, self.directory, start, interval))
         start = max(start, self.segments[0].base_offset)
         end = self.segments[-1].next_offset
-        self.epochs.truncate_end(end + 1)
+        self.epochs.truncate_end(end)
         self.producers.settle_to(end)
         return RecoveredLog(
             segments=self.segments,
@@ -395,39 +412,3 @@ class Recovery:
             checkpoint=checkpoint,
             report=self.report,
         )
-
-
-def remove_segment_files(disk: Disk, path: Path) -> None:
-    """Remove a segment and all that belongs to it."""
-    for suffix in _OUR_SUFFIXES:
-        disk.remove(path.with_suffix(suffix))
-
-
-def finish_interrupted_compaction(directory: Path, disk: Disk) -> None:
-    """Complete or forget what a crash interrupted: ``.cleaned`` was not decided yet, ``.swap`` was."""
-    for path in directory.glob("*.log.cleaned"):
-        disk.remove(path)
-    for path in sorted(directory.glob("*.log.swap")):
-        base = base_offset_of(path.name.removesuffix(".swap"))
-        if base is not None:
-            complete_swap(directory, disk, base)
-
-
-def complete_swap(directory: Path, disk: Disk, base: int) -> None:
-    """Put a compacted segment in the place of all those whose offsets it covers. May be repeated after a crash."""
-    target = segment_path(directory, base)
-    swap = target.with_name(target.name + ".swap")
-    next_offset = base
-    try:
-        with opened_for_reading(disk, swap) as (file, size):
-            for _, header in scan_headers(disk, file, 0, size):
-                next_offset = header.next_offset
-    except CorruptBatch as error:
-        raise StorageCorrupted(str(swap), error.position, error.problem) from None
-    for path in sorted(directory.glob("*.log")):
-        other = base_offset_of(path.name)
-        if other is not None and base < other < next_offset:
-            remove_segment_files(disk, path)
-    remove_index(disk, target)
-    disk.rename(swap, target)
-    disk.sync_directory(directory)

@@ -13,8 +13,8 @@ from lograft.contract.batch import HEADER_SIZE, Batch, BatchHeader, check_record
 from lograft.contract.disk import Disk
 from lograft.contract.errors import CorruptBatch
 from lograft.storage.core.retention import SegmentFacts
-from lograft.storage.index import IndexBuilder, SegmentSummary, SparseIndex, read_index, write_index
-from lograft.storage.open_files import OPEN_FILES, opened_for_reading
+from lograft.storage.index import IndexBuilder, SegmentSummary, SparseIndex, read_index
+from lograft.storage.open_files import OPEN_FILES, OpenFile, opened_for_reading
 
 _NAME = re.compile(r"(\d{20})\.log")
 # Scanning headers reads this much at once: many small batches, or one header of a large one.
@@ -30,13 +30,13 @@ def segment_path(directory: Path, base_offset: int) -> Path:
 def base_offset_of(name: str) -> int | None:
     """The offset a segment's file name stands for; None if it is not a segment's name."""
     match = _NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    return int(match[1]) if match and int(match[1]) < 1 << 63 else None
 
 
 class SegmentFile:
     """The writing side of a segment. Belongs to the writer thread, which alone opens, writes and closes it."""
 
-    __slots__ = ("descriptor", "flushed_bytes", "is_new", "path", "unsynced")
+    __slots__ = ("descriptor", "flushed_bytes", "is_new", "path", "predecessor", "unsynced")
 
     def __init__(self, path: Path, *, flushed_bytes: int, is_new: bool) -> None:
         self.path = path
@@ -46,6 +46,14 @@ class SegmentFile:
         # Until its directory was synced, the file may vanish in a crash whatever was synced into it.
         self.is_new = is_new
         self.unsynced = False
+        # The file of the segment before, until it is synced: what is durable here counts only if that is too.
+        self.predecessor: SegmentFile | None = None
+
+    def with_predecessors(self) -> "list[SegmentFile]":
+        """The file and those before it that may not be synced yet."""
+        if self.predecessor is not None and not self.predecessor.unsynced and not self.predecessor.is_new:
+            self.predecessor = None
+        return [self] if self.predecessor is None else [self, *self.predecessor.with_predecessors()]
 
     def open(self, disk: Disk) -> int:
         """The descriptor, opened (and the file created) at the first call."""
@@ -67,6 +75,7 @@ class Segment:
         "_builder",
         "_hint",
         "_index_from_disk",
+        "_pinned",
         "base_offset",
         "disk",
         "file",
@@ -95,6 +104,7 @@ class Segment:
         self._builder = builder
         self.file = SegmentFile(path, flushed_bytes=summary.log_bytes, is_new=is_new)
         self._index_from_disk = False
+        self._pinned: OpenFile | None = None
         # Where the last read ended: a sequential reader goes on there without asking the index.
         self._hint = (-1, 0)
 
@@ -108,20 +118,20 @@ class Segment:
     @property
     def builder(self) -> IndexBuilder:
         """The index and times, loaded from disk (or made again from the log) at the first use."""
-        if self._builder is None:
-            self._builder = self._load_index()
-        return self._builder
+        builder = self._builder
+        if builder is None:
+            builder = self._builder = self._load_index()
+        return builder
 
     def _load_index(self) -> IndexBuilder:
-        builder = IndexBuilder(1)
+        builder = IndexBuilder(_REBUILT_INTERVAL_BYTES)
         stored = read_index(self.path)
         if stored is not None and stored[0] == self.summary:
             builder.resume(*stored)
             self._index_from_disk = True
             return builder
-        builder, _, _ = index_by_scan(self.disk, self.path, self.base_offset, _REBUILT_INTERVAL_BYTES)
-        write_index(self.disk, self.path, self.summary, builder.index)
-        return builder
+        # Kept in memory only: readers do not write. The next opening stores it.
+        return index_by_scan(self.disk, self.path, self.base_offset, _REBUILT_INTERVAL_BYTES)[0]
 
     def distrust_index(self) -> bool:
         """Make an index that came from disk again from the log; False if it did not come from disk.
@@ -138,6 +148,11 @@ class Segment:
     def drop_index(self) -> None:
         """Let the index of a closed segment be read from disk when it is needed again."""
         self._builder = None
+
+    def evicted(self) -> None:
+        """Nobody has read the file for long: the index of a closed segment need not stay either."""
+        if self._index_from_disk and self._pinned is None:
+            self.drop_index()
 
     @property
     def max_timestamp_ms(self) -> int:
@@ -170,11 +185,31 @@ class Segment:
         )
 
     def roll_back(self, end_offset: int, end_position: int) -> None:
-        """Forget what was noted at or after ``end_position``."""
+        """Forget what was noted at or after ``end_position``, and never written."""
         self.builder.truncate(end_position)
         self.size_bytes = end_position
         self.next_offset = end_offset
-        self._hint = (-1, 0)
+
+    def cut_point(self, offset: int) -> tuple[int, int]:
+        """Position of the batch that holds ``offset``, or of the next one, and where the offsets before it end."""
+        index, end_offset = self.builder.index, self.base_offset
+        # From the row before: the batch at the row itself may be the one, and the end of what precedes it is wanted.
+        start = index.position_before(index.position_for_offset(offset - self.base_offset))
+        for position, header in self.headers(start):
+            if header.last_offset >= offset:
+                return position, end_offset
+            end_offset = header.next_offset
+        return self.file.flushed_bytes, end_offset
+
+    def cut_at(self, end_offset: int, end_position: int) -> "Segment":
+        """The segment as it will be when it ends at ``end_position``.
+
+        Another object, so that a reader of the old one finds out when it trips over the cut.
+        """
+        builder = self.builder.copy()
+        builder.truncate(end_position)
+        summary = self.current_summary()._replace(next_offset=end_offset, log_bytes=end_position)
+        return Segment(self.disk, self.path, summary, builder, is_new=self.file.is_new and self.file.descriptor < 0)
 
     def seal(self) -> tuple[SegmentSummary, SparseIndex]:
         """No more batches come: the summary and the index, to be stored."""
@@ -188,7 +223,16 @@ class Segment:
 
     def read(self, size: int, position: int) -> bytes:
         """Up to ``size`` bytes of the file."""
-        return self.disk.read(OPEN_FILES.get(self, self.disk, self.path).descriptor, size, position)
+        opened = self._opened()  # held until the read is done, or the number might stand for another file by then
+        return self.disk.read(opened.descriptor, size, position)
+
+    def pin(self) -> None:
+        """Keep file and index for readers that still use this object when another file takes its place."""
+        self._pinned = self._opened()
+        self._builder = self.builder
+
+    def _opened(self) -> OpenFile:
+        return self._pinned or OPEN_FILES.get(self, self.disk, self.path)
 
     def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         """Whole, checked batches from the one that holds ``offset`` on, up to ``max_bytes`` but at least one.
@@ -208,6 +252,7 @@ class Segment:
                 data = self.read(first.size_bytes, start)
             while len(data) - end >= HEADER_SIZE:
                 header = read_header(data, end)
+                self._check_belongs(header, end)
                 batch_end = end + header.size_bytes
                 if header.next_offset > end_offset or (batch_end > len(data) and end > 0):
                     break
@@ -230,11 +275,19 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Positions and headers of the flushed batches from ``position`` on, without their records."""
-        opened = OPEN_FILES.get(self, self.disk, self.path)
+        opened = self._opened()
         try:
-            yield from scan_headers(self.disk, opened.descriptor, position, self.file.flushed_bytes)
+            for found in scan_headers(self.disk, opened.descriptor, position, self.file.flushed_bytes):
+                self._check_belongs(found[1], found[0])
+                yield found
         except CorruptBatch as error:
             raise CorruptBatch(error.problem, str(self.path), error.position) from None
+
+    def _check_belongs(self, header: BatchHeader, position: int) -> None:
+        """Sound batches in the wrong file are damage too."""
+        if header.base_offset < self.base_offset or header.next_offset > self.next_offset:
+            problem = f"offsets {header.base_offset} to {header.next_offset} do not belong into this segment"
+            raise CorruptBatch(problem, position=position)
 
 
 def scan_headers(disk: Disk, file: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

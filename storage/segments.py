@@ -7,9 +7,9 @@ no lock is needed. A reader that loses a race against deletion or compaction loo
 from bisect import bisect_right
 from operator import attrgetter
 
-from lograft.contract.batch import BatchHeader, read_batch
+from lograft.contract.batch import read_batch
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
-from lograft.contract.records import decode_batch
+from lograft.contract.records import decode_stored
 from lograft.storage.segment import Segment
 
 _base_offset = attrgetter("base_offset")
@@ -53,6 +53,8 @@ class Segments:
         """
         segments = self.all
         for segment in segments[self.holding(offset) :]:
+            if not segment.file.flushed_bytes:
+                continue  # nothing there yet, perhaps not even the file
             try:
                 data = segment.read_batches(offset, max_bytes, end_offset)
             except (CorruptBatch, FileNotFoundError) as error:
@@ -63,14 +65,14 @@ class Segments:
                 return data
         return b""
 
-    def first_not_older(self, timestamp_ms: int, start_offset: int, limit_bytes: int) -> tuple[int, int] | None:
+    def first_not_older(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record from ``start_offset`` on that is not older than ``timestamp_ms``."""
         for segment in self.all:
             try:
-                found = _first_not_older_in(segment, timestamp_ms, start_offset, limit_bytes)
+                found = _first_not_older_in(segment, timestamp_ms, start_offset)
             except (CorruptBatch, FileNotFoundError) as error:
                 if segment not in self.all or self._mends(segment):
-                    return self.first_not_older(timestamp_ms, start_offset, limit_bytes)
+                    return self.first_not_older(timestamp_ms, start_offset)
                 raise _corrupted(segment, error) from None
             if found is not None:
                 return found
@@ -83,21 +85,15 @@ class Segments:
         except (CorruptBatch, FileNotFoundError):
             return False
 
-    def header_at(self, segment: Segment, position: int) -> BatchHeader | None:
-        """The header of the batch at ``position``; None at the flushed end."""
-        return next((header for _, header in segment.headers(position)), None)
 
-
-def _first_not_older_in(
-    segment: Segment, timestamp_ms: int, start_offset: int, limit_bytes: int
-) -> tuple[int, int] | None:
-    if segment.max_timestamp_ms < timestamp_ms:
+def _first_not_older_in(segment: Segment, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    if segment.max_timestamp_ms < timestamp_ms or not segment.file.flushed_bytes:
         return None
     for position, header in segment.headers(segment.builder.index.position_for_time(timestamp_ms)):
         if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
             continue
         batch = read_batch(segment.read(header.size_bytes, position))
-        for record in decode_batch(batch, limit_bytes=limit_bytes).rows():
+        for record in decode_stored(batch).rows():
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                 return record.offset, record.timestamp_ms
     return None

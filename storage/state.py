@@ -46,6 +46,8 @@ class LogState:
     compacted_end_offset: int
     # What openings have cut off the end, until the owner has taken note.
     cut_bytes: int
+    # How often the end was cut since the log was opened: what was planned before a cut must not be done after it.
+    cuts: int = 0
 
     @classmethod
     def recovered(
@@ -91,14 +93,18 @@ class LogState:
         active = self.segments.active
         active.roll_back(end, active.file.flushed_bytes)
         self.log_end_offset = end
+        latest = self.epochs.latest
         self.epochs.truncate_end(end + 1)
+        if latest is not None:  # its reign goes on, even if nothing of it is left
+            self.epochs.note(latest, end)
         self.producers.undo_to(end)
 
     def set_end(self, end_offset: int, producers: ProducerStates) -> None:
         """The log now ends at ``end_offset``, flushed, with these producers."""
         self.log_end_offset = self.flushed_end_offset = end_offset
         self.committed_end_offset = min(self.committed_end_offset, end_offset)
-        self.epochs.truncate_end(end_offset + 1)
+        self.compacted_end_offset = min(self.compacted_end_offset, end_offset)
+        self.cuts += 1
         producers.settle_to(end_offset)
         self.producers = producers
 

@@ -31,12 +31,6 @@ SYNC_FILESYSTEM_FROM = 4
 _MAX_GROUP_JOBS = 4096
 
 
-def _syncfs_reports_errors() -> bool:
-    """Before Linux 5.8 a failed write could go unnoticed by ``syncfs``."""
-    major, minor = (int(part) for part in os.uname().release.split(".")[:2])
-    return (major, minor) >= (5, 8)
-
-
 class WritableLog(Protocol):
     """What the writer needs of a log. The writer thread calls it."""
 
@@ -48,6 +42,10 @@ class WritableLog(Protocol):
     @property
     def syncs_before_ack(self) -> bool:
         """Whether appends wait for the disk."""
+
+    @property
+    def flushed_end_offset(self) -> int:
+        """Everything below was acknowledged."""
 
     def note_flushed(self, end_offset: int) -> None:
         """Everything below ``end_offset`` may be acknowledged."""
@@ -149,11 +147,13 @@ class GroupCommitWriter:
         self.failure: StorageFailed | None = None
         self.groups = 0
         self._on_group = on_group
-        self._sync_filesystem_from = sync_filesystem_from if _syncfs_reports_errors() else 0
+        self._sync_filesystem_from = sync_filesystem_from if self.disk.sync_filesystem_reports_errors(path) else 0
         self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._progress = threading.Condition()
         self._waiting = 0
+        # Logs of which this group has refused something; the writer thread's own.
+        self._refusing: set[WritableLog] = set()
         self._thread = threading.Thread(target=self._serve, name=f"lograft-writer-{path.name}", daemon=True)
         self._thread.start()
 
@@ -232,19 +232,30 @@ class GroupCommitWriter:
             by_file.setdefault(append.file, []).append(append)
         at_once = len(by_file) == 1
         written = [append for file, share in by_file.items() for append in self._write(file, share, at_once=at_once)]
-        self._sync({append.file for append in written if append.log.syncs_before_ack})
+        self._sync(
+            {file for append in written if append.log.syncs_before_ack for file in append.file.with_predecessors()}
+        )
+        if self.failure is not None:  # closed meanwhile by a failure elsewhere
+            raise self.failure
         for append in written:
             if append.buffers:
                 append.file.flushed_bytes = append.position + append.size_bytes
             append.log.note_flushed(append.next_offset)
             append.done = True
+        # Only now may the owners roll back: to an end that includes what was just flushed.
+        for log in self._refusing:
+            log.refused = True
+        self._refusing.clear()
         self.groups += 1
 
     def _write(self, file: SegmentFile, share: list[PendingAppend], *, at_once: bool) -> list[PendingAppend]:
         """Write the appends of one file; those that were really written. ``at_once`` asks to write and sync in one."""
         current = []
         for append in share:
-            if append.log.refused or append.generation != append.log.generation:
+            log = append.log
+            if append.duplicate and append.next_offset <= log.flushed_end_offset:
+                current.append(append)
+            elif log.refused or log in self._refusing or append.generation != log.generation:
                 append.error = DiskFull(str(file.path))
             else:
                 current.append(append)
@@ -271,7 +282,7 @@ class GroupCommitWriter:
             self.disk.sync_file(file.descriptor)
         for append in refused:
             append.error = DiskFull(str(file.path))
-            append.log.refused = True
+            self._refusing.add(append.log)
         _logger.error("no space left for %s: %d appends refused", file.path, len(refused))
 
     def _sync(self, files: set[SegmentFile]) -> None:
@@ -314,7 +325,7 @@ class GroupCommitWriter:
         for log in {append.log for append in appends if not append.done}:
             try:
                 log.note_sync_failure()
-            except OSError as second:
+            except Exception as second:
                 _logger.critical("the failure could not be noted on the disk either: %s", second)
 
     def _finish(self, appends: list[PendingAppend]) -> None:

@@ -22,7 +22,8 @@ class LogEnd(NamedTuple):
 
     subject: str
     offset: int
-    latest_epoch: int | None
+    # No older one may write there.
+    epoch: int | None
 
 
 def admit(
@@ -67,9 +68,9 @@ def _checked(batch: Batch, config: LogConfig, now_ms: int) -> BatchHeader:
 
 def _append_epoch(end: LogEnd, leader_epoch: int | None) -> int:
     if leader_epoch is None:
-        return end.latest_epoch or 0
-    if end.latest_epoch is not None and leader_epoch < end.latest_epoch:
-        raise FencedEpoch(end.subject, leader_epoch, end.latest_epoch)
+        return end.epoch or 0
+    if end.epoch is not None and leader_epoch < end.epoch:
+        raise FencedEpoch(end.subject, leader_epoch, end.epoch)
     return leader_epoch
 
 
@@ -79,7 +80,7 @@ def admit_replica(data: bytes, end: LogEnd) -> Sequence[BatchHeader]:
     Offsets may leave gaps, since the leader's log may be compacted, but neither they nor epochs go back.
     """
     headers: list[BatchHeader] = []
-    next_offset, epoch = end.offset, end.latest_epoch or 0
+    next_offset, epoch = end.offset, end.epoch or 0
     position = 0
     for batch in read_batches(data):
         header = batch.header

@@ -73,17 +73,23 @@ def compacted_batch(
     return Drop()
 
 
+_MAX_GROUP_SPAN = 1 << 31
+
+
 def is_worth_compacting(clean_bytes: int, dirty_bytes: int, min_dirty_ratio: float) -> bool:
     """Whether enough of the closed segments is new since the last run."""
     return dirty_bytes > 0 and dirty_bytes >= min_dirty_ratio * (clean_bytes + dirty_bytes)
 
 
-def segment_groups(sizes: Sequence[int], limit_bytes: int) -> list[range]:
-    """Neighbouring segments that are rewritten into one: as many as fit the segment size together."""
+def segment_groups(bases: Sequence[int], sizes: Sequence[int], limit_bytes: int) -> list[range]:
+    """Neighbouring segments that are rewritten into one: as many as fit the segment size together.
+
+    Nor may their offsets lie too far apart: an index row has 32 bits for the distance.
+    """
     groups: list[range] = []
     start = total = 0
     for index, size in enumerate(sizes):
-        if index > start and total + size > limit_bytes:
+        if index > start and (total + size > limit_bytes or bases[index] - bases[start] > _MAX_GROUP_SPAN):
             groups.append(range(start, index))
             start, total = index, 0
         total += size

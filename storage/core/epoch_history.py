@@ -17,13 +17,16 @@ class EpochHistory:
         return self.epochs[-1] if self.epochs else None
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """Record that ``epoch`` begins at ``start_offset``. A known or older epoch changes nothing.
+        """Record that ``epoch`` writes at ``start_offset``; if it began earlier, nothing changes.
 
-        Epochs that began at or after ``start_offset`` wrote nothing that is left, and give way.
+        Epochs that began at or after ``start_offset`` wrote nothing that is left, and give way: also newer ones, which
+        a leader had noted that never wrote before another led.
         """
-        if self.epochs and epoch <= self.epochs[-1]:
+        if self.epochs and epoch == self.epochs[-1]:
             return
         self.truncate_end(start_offset)
+        if self.epochs and epoch <= self.epochs[-1]:
+            return
         self.epochs.append(epoch)
         self.start_offsets.append(start_offset)
 

@@ -138,4 +138,9 @@ def test_compaction_when_enough_is_new_then_is_worth_it(clean: int, dirty: int, 
     ],
 )
 def test_segments_when_they_fit_together_then_form_one_group(sizes: list[int], groups: list[list[int]]) -> None:
-    assert [list(group) for group in segment_groups(sizes, 100)] == groups
+    bases = [10 * number for number in range(len(sizes))]
+    assert [list(group) for group in segment_groups(bases, sizes, 100)] == groups
+
+
+def test_segments_when_their_offsets_are_too_far_apart_for_an_index_then_form_two_groups() -> None:
+    assert [list(group) for group in segment_groups([0, 10, 1 << 33], [1, 1, 1], 100)] == [[0, 1], [2]]

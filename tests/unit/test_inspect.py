@@ -348,7 +348,7 @@ def test_directory_of_another_name_is_damage_unless_it_was_set_aside(partition: 
     shutil.copytree(partition, other)
     [found] = findings(other)
     assert (type(found), found.path.name) == (Damage, "partition.meta")
-    aside = tmp_path / "orders-0.quarantined-1"
+    aside = tmp_path / "orders-0@quarantined-1"
     shutil.copytree(partition, aside)
     assert findings(aside) == []
 
@@ -367,11 +367,12 @@ def test_producer_snapshots_are_checked_and_leftovers_named(partition: Path) -> 
 
 def test_interrupted_compaction_is_read_as_opening_would_finish_it(partition: Path) -> None:
     first, second = segments(partition)[:2]
-    (partition / f"{SEGMENT_0}.swap").write_bytes(first.read_bytes() + second.read_bytes())
+    swap = f"{SEGMENT_0}.swap-{segments(partition)[2].stem}"
+    (partition / swap).write_bytes(first.read_bytes() + second.read_bytes())
     second.unlink()
     found = findings(partition)
     assert not any(isinstance(finding, Damage | TornTail) for finding in found)
-    assert (Remark, f"{SEGMENT_0}.swap", 0) in said(found)
+    assert (Remark, swap, 0) in said(found)
     assert totals(partition)[0].records == 90
 
 
@@ -396,8 +397,8 @@ def test_data_directory_is_checked_as_a_whole(tmp_path: Path) -> None:
     assert findings(root) == []
     assert [one.path.name for one in totals(root)] == ["orders-0", "orders-1", "orders-10"]
     flip(root / "directory.meta", 30)
-    shutil.copytree(root / "orders-1", root / "orders-1.quarantined-1")
-    assert said(findings(root)) == [(Damage, "directory.meta", 0), (Remark, "orders-1.quarantined-1", 0)]
+    shutil.copytree(root / "orders-1", root / "orders-1@quarantined-1")
+    assert said(findings(root)) == [(Damage, "directory.meta", 0), (Remark, "orders-1@quarantined-1", 0)]
     (root / "directory.meta").unlink()
     assert (Damage, "directory.meta", 0) in said(findings(root))
 

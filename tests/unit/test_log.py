@@ -552,9 +552,6 @@ def test_replica_when_the_leader_has_gaps_then_takes_them(open_log: Callable) ->
 
 
 @pytest.mark.parametrize("first", [b"", canonical(0)], ids=["empty log", "gap"])
-@pytest.mark.xfail(
-    reason="BUG: a new segment begins where the log ends, not where the batch does", raises=OverflowError
-)
 def test_replica_when_offsets_are_further_apart_than_an_index_can_say_then_rolls(
     open_log: Callable, first: bytes
 ) -> None:
@@ -980,7 +977,6 @@ def test_compaction_when_segments_were_deleted_meanwhile_then_leaves_them_delete
 
 
 @pytest.mark.requirement("R3")
-@pytest.mark.xfail(reason="BUG: install recognises segments by their base offset alone: truncated records are back")
 def test_compaction_when_the_log_was_truncated_and_written_again_meanwhile_then_keeps_what_is_new(
     open_log: Callable,
 ) -> None:
@@ -1000,7 +996,6 @@ def test_compaction_when_the_log_was_truncated_and_written_again_meanwhile_then_
 
 
 @pytest.mark.requirement("R8")
-@pytest.mark.xfail(reason="BUG: truncate leaves compacted_end_offset above the new end")
 def test_compaction_when_the_log_was_truncated_below_what_was_compacted_then_new_records_are_compacted(
     open_log: Callable,
 ) -> None:
@@ -1076,7 +1071,6 @@ class Interrupting(Disk):
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.xfail(reason="BUG: Segment.read lets go of the open file before it reads: the descriptor may be another's")
 def test_read_when_its_segment_is_deleted_just_then_then_gives_no_other_file(open_log: Callable) -> None:
     disk = Interrupting()
     log = open_log(disk=disk)
@@ -1098,7 +1092,6 @@ def test_read_when_its_segment_is_deleted_just_then_then_gives_no_other_file(ope
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.xfail(reason="BUG: a reader that loses the race is told of corruption", raises=StorageCorrupted)
 def test_read_when_the_log_is_truncated_just_then_then_does_not_speak_of_corruption(open_log: Callable) -> None:
     disk = Interrupting()
     log = open_log(LogConfig(), disk=disk)
@@ -1112,9 +1105,6 @@ def test_read_when_the_log_is_truncated_just_then_then_does_not_speak_of_corrupt
 
 
 @pytest.mark.requirement("R5", "R8")
-@pytest.mark.xfail(
-    reason="BUG: segments are removed on disk before readers are sent to the new one", raises=StorageCorrupted
-)
 def test_read_when_compaction_swaps_segments_just_then_then_finds_the_old_or_the_new(
     open_log: Callable, clock: Clock
 ) -> None:
@@ -1199,7 +1189,6 @@ def check_run(found: Sequence[Record], value_of: Callable[[int], bytes]) -> None
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.xfail(reason="BUG, now and then: a closed descriptor is read (see above)", strict=False)
 def test_reads_when_appends_and_deletions_go_on_then_see_only_whole_ordered_records(open_log: Callable) -> None:
     log = open_log(dataclasses.replace(CONFIG, retention_ms=None, retention_bytes=3000))
     fill(log, 4)
@@ -1221,7 +1210,6 @@ def test_reads_when_appends_and_deletions_go_on_then_see_only_whole_ordered_reco
 
 
 @pytest.mark.requirement("R5", "R8")
-@pytest.mark.xfail(reason="BUG, now and then: a closed descriptor is read (see above)", strict=False)
 def test_reads_when_compaction_goes_on_then_always_find_the_newest_of_each_key(open_log: Callable) -> None:
     log = open_log(COMPACTED)
     newest: dict[bytes, int] = {}
@@ -1238,13 +1226,7 @@ def test_reads_when_compaction_goes_on_then_always_find_the_newest_of_each_key(o
     def read() -> None:
         end = log.high_watermark
         known = {key: offset for key, offset in newest.copy().items() if offset < end}
-        # A swap in progress may be seen as the old or as the new segments: see the test above for the moment between.
-        try:
-            found = list(log.records())
-        except StorageCorrupted as error:
-            if "missing" not in error.problem:
-                raise
-            return
+        found = list(log.records())
         check_run(found, lambda offset: (b"%d" % offset).ljust(150, b"."))
         last = {record.key: record.offset for record in found}
         assert all(last[key] >= offset for key, offset in known.items())

@@ -9,6 +9,7 @@ have dropped the data and report success the next time.
 import ctypes
 import errno
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +96,24 @@ class Disk:
         if _libc.syncfs(directory) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+    def sync_filesystem_reports_errors(self, path: Path) -> bool:
+        """Whether a failed write cannot go unnoticed by `sync_filesystem` on the file system that holds ``path``.
+
+        Linux passes on the errors of the file system's own sync since 5.17. Overlay, network and user-space file
+        systems may not; those that do are named.
+        """
+        release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+        if release is None or (int(release[1]), int(release[2])) < (5, 17):
+            return False
+        device = path.stat().st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        try:
+            mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        except OSError:
+            return False
+        kinds = {fields[fields.index("-") + 1] for fields in mounts if fields[2] == wanted and "-" in fields}
+        return bool(kinds) and kinds <= {"ext4", "xfs"}
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename, replacing the target. Durable after `sync_directory`."""

@@ -127,7 +127,8 @@ def encode_compacted(header: BatchHeader, columns: RecordColumns, *, delete_hori
     base_ms = header.base_timestamp_ms
     if not header.flags & FLAG_APPEND_TIME and any(moment != base_ms for moment in columns.timestamps_ms):
         message.timestamp_deltas.extend([moment - base_ms for moment in columns.timestamps_ms])
-    message.offset_deltas.extend([offset - header.base_offset for offset in columns.offsets])
+    if len(columns) != header.last_offset_delta + 1:
+        message.offset_deltas.extend([offset - header.base_offset for offset in columns.offsets])
     _fill_headers(message, columns.headers, len(columns))
     plain = message.SerializeToString()
     records = compress(Codec(header.codec), plain)
@@ -163,6 +164,11 @@ def decode_batch(batch: Batch, *, limit_bytes: int = DEFAULT_UNCOMPRESSED_LIMIT_
     if message.offset_deltas:
         offsets = [base_offset + delta for delta in message.offset_deltas]
     return RecordColumns(offsets, timestamps, values, keys, _read_headers(message))
+
+
+def decode_stored(batch: Batch) -> RecordColumns:
+    """Open a batch of our own log: it passed the limit of its day, which may have been another."""
+    return decode_batch(batch, limit_bytes=batch.header.uncompressed_bytes)
 
 
 def check_produced_records(
