@@ -90,6 +90,7 @@ def compact(log: PartitionLog, *, executor: Executor | None = None, force: bool 
 
 def plan(log: PartitionLog, *, force: bool = False) -> CompactionPlan | None:
     """Decide what to compact: the closed segments wholly below the high watermark."""
+    log.check_writable()
     if not log.config.cleanup_policy.compacts:
         return None
     limit = min(log.high_watermark, log.closed_end_offset)
@@ -143,7 +144,7 @@ def run(job: CompactionPlan) -> CompactionResult:
 
 def install(log: PartitionLog, result: CompactionResult) -> None:
     """Swap the new segments in. What was changed since the plan is left as it is."""
-    log.prepare_to_install()
+    log.check_writable()
     compacted_end = result.compacted_end_offset
     for group in result.groups:
         if group.cleaned_path is None:

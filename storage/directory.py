@@ -20,7 +20,7 @@ from lograft.contract.ids import TopicPartition, random_id
 from lograft.storage.clocks import wall_clock_ms
 from lograft.storage.config import LogConfig
 from lograft.storage.log import PartitionLog
-from lograft.storage.ownership import DirectoryLock, create_directory, open_failure
+from lograft.storage.ownership import DirectoryLock, check_name_length, create_directory, open_failure
 from lograft.storage.recovery import LOCK_FILE
 from lograft.storage.small_files import (
     DIRECTORY_META,
@@ -146,6 +146,7 @@ class DataDirectory:
                 raise WrongDirectory(str(known.path), "topic id", known.topic_id, topic_id)
             return known
         path = self.path / partition.directory_name
+        check_name_length(path)
         try:
             if path.is_dir() and self.topic_id_of(partition) not in (None, topic_id):
                 self._rename_away(path, STRAY)

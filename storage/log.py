@@ -370,6 +370,7 @@ class PartitionLog:
 
     def _settle(self) -> None:
         """Wait for the writer; afterwards memory and disk say the same."""
+        self._check_open()
         self.writer.drain()
         self._prepare_to_change()
 
@@ -550,6 +551,6 @@ class PartitionLog:
         self._state.compacted_end_offset = end_offset
         self.checkpoint()
 
-    def prepare_to_install(self) -> None:
-        """Raise unless segments may be replaced now."""
+    def check_writable(self) -> None:
+        """Raise unless the log may be changed now."""
         self._prepare_to_change()

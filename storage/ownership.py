@@ -28,6 +28,8 @@ from lograft.storage.small_files import (
 )
 from lograft.v1 import storage_pb2
 
+MAX_NAME_BYTES = 255
+
 
 class DirectoryLock:
     """Keeps other processes out of a directory for as long as this one lives; a crash releases it."""
@@ -80,6 +82,7 @@ def claim_partition(path: Path, topic_id: str | None, disk: Disk, *, lock: bool)
         raise InvalidRequest(
             f"{path} is not named like a partition: expected <topic>-<partition>, for example {path.parent}/orders-0"
         )
+    check_name_length(path)
     if not path.is_dir():
         create_directory(path, disk)
     in_data_directory = (path.parent / DIRECTORY_META).exists()
@@ -93,6 +96,14 @@ def claim_partition(path: Path, topic_id: str | None, disk: Disk, *, lock: bool)
             raise open_failure(path, error) from error
         raise
     return OwnedPartition(path, topic_partition, found_id, held)
+
+
+def check_name_length(path: Path) -> None:
+    """Raise `InvalidRequest` for a directory name that no file system takes."""
+    size = len(os.fsencode(path.name))
+    if size > MAX_NAME_BYTES:
+        problem = f"of {size} bytes is above the {MAX_NAME_BYTES} that file systems take: choose a shorter topic name"
+        raise InvalidRequest(f"the directory name {path.name[:40]}… {problem}")
 
 
 def _partition_id(path: Path, topic_partition: TopicPartition, topic_id: str | None, disk: Disk) -> str:

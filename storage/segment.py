@@ -283,6 +283,15 @@ class Segment:
         except CorruptBatch as error:
             raise CorruptBatch(error.problem, str(self.path), error.position) from None
 
+    def batch_at(self, position: int, header: BatchHeader) -> Batch:
+        """The batch whose header was found at ``position``, with its records, checked."""
+        records = self.read(header.records_bytes, position + HEADER_SIZE)
+        try:
+            check_records_crc(header, records, position)
+        except CorruptBatch as error:
+            raise CorruptBatch(error.problem, str(self.path), position) from None
+        return Batch(header, records)
+
     def _check_belongs(self, header: BatchHeader, position: int) -> None:
         """Sound batches in the wrong file are damage too."""
         if header.base_offset < self.base_offset or header.next_offset > self.next_offset:

@@ -7,7 +7,6 @@ no lock is needed. A reader that loses a race against deletion or compaction loo
 from bisect import bisect_right
 from operator import attrgetter
 
-from lograft.contract.batch import read_batch
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
 from lograft.contract.records import decode_stored
 from lograft.storage.segment import Segment
@@ -92,8 +91,7 @@ def _first_not_older_in(segment: Segment, timestamp_ms: int, start_offset: int) 
     for position, header in segment.headers(segment.builder.index.position_for_time(timestamp_ms)):
         if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
             continue
-        batch = read_batch(segment.read(header.size_bytes, position))
-        for record in decode_stored(batch).rows():
+        for record in decode_stored(segment.batch_at(position, header)).rows():
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                 return record.offset, record.timestamp_ms
     return None

@@ -13,7 +13,7 @@ from lograft.contract.disk import Disk
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
 from lograft.storage.index import offset_index_path, remove_index, time_index_path
 from lograft.storage.open_files import opened_for_reading
-from lograft.storage.segment import base_offset_of, scan_headers, segment_path
+from lograft.storage.segment import base_offset_of, scan_batches, segment_path
 from lograft.storage.small_files import producers_path
 
 _SWAP_NAME = re.compile(r"(?P<segment>\d{20}\.log)\.swap-(?P<end>\d{20})")
@@ -38,8 +38,8 @@ class SwapFile(NamedTuple):
         next_offset, size = self.base_offset, 0
         try:
             with opened_for_reading(disk, self.path) as (file, size):
-                for _, header in scan_headers(disk, file, 0, size):
-                    next_offset = header.next_offset
+                for _, batch in scan_batches(disk, file, 0, size):
+                    next_offset = batch.header.next_offset
         except CorruptBatch as error:
             raise StorageCorrupted(str(self.path), error.position, error.problem) from None
         if next_offset != self.end_offset:

