@@ -34,7 +34,7 @@ def test_log_when_killed_at_random_moments_then_keeps_every_promise(tmp_path: Pa
     config = workload_config(Durability.FSYNC, mode)
     survived = 0
     for life in range(KILLS[mode] * EFFORT):
-        if life % 40 == 0:  # a fresh log now and then, so that the whole of it stays quick to check
+        if life % 20 == 0:  # a fresh log now and then, so that the whole of it stays quick to check
             directory, journal = tmp_path / f"life{life}" / "kill-0", tmp_path / f"journal{life}"
             directory.parent.mkdir()
         size = journal.stat().st_size if journal.exists() else 0
