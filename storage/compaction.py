@@ -27,7 +27,7 @@ from lograft.storage.core.compaction import (
     is_worth_compacting,
     segment_groups,
 )
-from lograft.storage.index import SegmentSummary, write_index
+from lograft.storage.index import write_index
 from lograft.storage.log import PartitionLog
 from lograft.storage.open_files import opened_for_reading
 from lograft.storage.segment import Segment, index_by_scan, scan_batches
@@ -171,9 +171,7 @@ def _swap_in(log: PartitionLog, cleaned: Path, old: tuple[Segment, ...]) -> None
         raise StorageCorrupted(str(cleaned), error.position, error.problem) from None
     if next_offset != end_offset:
         raise StorageCorrupted(str(cleaned), size, f"it ends at offset {next_offset} instead of {end_offset}")
-    summary = SegmentSummary(
-        base, next_offset, size, builder.first_append_ms, builder.newest_append_ms, builder.max_timestamp_ms
-    )
+    summary = builder.summary(base, next_offset, size)
     for segment in old:  # for readers that are on their way
         segment.pin()
     try:

@@ -131,6 +131,11 @@ class IndexBuilder:
         if not self.first_append_ms:
             self.first_append_ms = header.append_timestamp_ms
 
+    def summary(self, base_offset: int, next_offset: int, log_bytes: int) -> SegmentSummary:
+        """The summary of the segment, if it spans these offsets and bytes."""
+        times = self.first_append_ms, self.newest_append_ms, self.max_timestamp_ms
+        return SegmentSummary(base_offset, next_offset, log_bytes, *times)
+
     def copy(self) -> "IndexBuilder":
         """An independent copy."""
         twin = IndexBuilder(self.interval_bytes)

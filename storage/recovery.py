@@ -228,14 +228,7 @@ class Recovery:
                     next_offset = header.next_offset
         except CorruptBatch as error:
             raise StorageCorrupted(str(path), error.position, error.problem) from None
-        summary = SegmentSummary(
-            base,
-            next_offset,
-            size,
-            builder.first_append_ms,
-            builder.newest_append_ms,
-            builder.max_timestamp_ms,
-        )
+        summary = builder.summary(base, next_offset, size)
         write_index(self.disk, path, summary, builder.index)
         return summary
 
@@ -261,14 +254,7 @@ class Recovery:
         position = flushed_position
         if size > flushed_position:
             position, next_offset = self._scan_tail(path, base, builder, next_offset, flushed_position, checkpoint)
-        summary = SegmentSummary(
-            base,
-            next_offset,
-            position,
-            builder.first_append_ms,
-            builder.newest_append_ms,
-            builder.max_timestamp_ms,
-        )
+        summary = builder.summary(base, next_offset, position)
         self.segments.append(Segment(self.disk, path, summary, builder))
 
     def _index_below(self, path: Path, base: int, end: int, end_offset: int) -> tuple[IndexBuilder, int]:

@@ -175,14 +175,7 @@ class Segment:
     def current_summary(self) -> SegmentSummary:
         """The summary as of now, to be stored with the index."""
         builder = self.builder
-        return SegmentSummary(
-            self.base_offset,
-            self.next_offset,
-            self.size_bytes,
-            builder.first_append_ms,
-            builder.newest_append_ms,
-            builder.max_timestamp_ms,
-        )
+        return builder.summary(self.base_offset, self.next_offset, self.size_bytes)
 
     def roll_back(self, end_offset: int, end_position: int) -> None:
         """Forget what was noted at or after ``end_position``, and never written."""

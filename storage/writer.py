@@ -250,18 +250,18 @@ class GroupCommitWriter:
 
     def _write(self, file: SegmentFile, share: list[PendingAppend], *, at_once: bool) -> list[PendingAppend]:
         """Write the appends of one file; those that were really written. ``at_once`` asks to write and sync in one."""
-        current = []
+        repeats, current = [], []
         for append in share:
             log = append.log
             if append.duplicate and append.next_offset <= log.flushed_end_offset:
-                current.append(append)
+                repeats.append(append)  # durable long since, whatever becomes of the others
             elif log.refused or log in self._refusing or append.generation != log.generation:
                 append.error = DiskFull(str(file.path))
             else:
                 current.append(append)
         buffers = [buffer for append in current for buffer in append.buffers]
         if not buffers:
-            return current
+            return repeats + current
         position = next(append.position for append in current if append.buffers)
         durable = at_once and current[0].log.syncs_before_ack and not file.unsynced and len(buffers) <= MAX_BUFFERS
         try:
@@ -270,9 +270,9 @@ class GroupCommitWriter:
             if not is_no_space(error):
                 raise
             self._refuse(file, position, current)
-            return []
+            return repeats
         file.unsynced = not durable
-        return current
+        return repeats + current
 
     def _refuse(self, file: SegmentFile, position: int, refused: list[PendingAppend]) -> None:
         """Undo a write for which there was no space. If even that fails, the caller closes the disk."""

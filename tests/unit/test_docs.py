@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [page for page in [ROOT / "README.md", *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")] if page.is_file()]
+PAGES = [
+    page for page in [ROOT / "README.md", *ROOT.glob("[!.]*/README.md"), *ROOT.glob("docs/**/*.md")] if page.is_file()
+]
 EXAMPLES = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
