@@ -146,18 +146,21 @@ def install(log: PartitionLog, result: CompactionResult) -> None:
     """Swap the new segments in. What was changed since the plan is left as it is."""
     log.check_writable()
     compacted_end = result.compacted_end_offset
+    skipped = False
     for group in result.groups:
         if group.cleaned_path is None:
             continue
         cleaned = Path(group.cleaned_path)
         old = tuple(segment for segment in log.segments[:-1] if segment.base_offset in group.replaced_bases)
         unchanged = result.cuts == log.cuts and tuple(segment.base_offset for segment in old) == group.replaced_bases
-        if unchanged:
-            _swap_in(log, cleaned, old)
-        else:
-            # Deleted or truncated meanwhile. What this run knows of newer records was not applied here.
+        # Deleted or truncated meanwhile: then what this run knows of newer records was not applied there, and no later
+        # group may be replaced either, since a tombstone that it drops may still be needed.
+        skipped = skipped or not unchanged
+        if skipped:
             log.disk.remove(cleaned)
             compacted_end = min(compacted_end, group.replaced_bases[0])
+        else:
+            _swap_in(log, cleaned, old)
     log.note_compacted(min(compacted_end, log.log_end_offset))
 
 

@@ -9,13 +9,13 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lograft.contract.disk import Disk, is_no_space
-from lograft.contract.errors import InvalidRequest, LogError, StorageCorrupted, WrongDirectory
+from lograft.contract.errors import DirectoryUnusable, InvalidRequest, LogError, StorageCorrupted, WrongDirectory
 from lograft.contract.ids import TopicPartition, random_id
 from lograft.storage.clocks import wall_clock_ms
 from lograft.storage.config import LogConfig
@@ -147,6 +147,9 @@ class DataDirectory:
             return known
         path = self.path / partition.directory_name
         check_name_length(path)
+        if path.is_dir() and path.stat().st_dev != self.path.stat().st_dev:
+            # One sync of the file system is to cover all partitions.
+            raise DirectoryUnusable(str(path), f"it lies on another file system than {self.path}")
         try:
             if path.is_dir() and self.topic_id_of(partition) not in (None, topic_id):
                 self._rename_away(path, STRAY)
@@ -175,7 +178,8 @@ class DataDirectory:
     def _quarantine_path(self, path: Path, reason: LogError) -> Path:
         facts = {"error": type(reason).__name__, "message": str(reason), **reason.facts()}
         kept = self._rename_away(path, QUARANTINED)
-        (kept / REASON_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+        with suppress(OSError):  # for people; the error itself goes on its way
+            (kept / REASON_FILE).write_text(json.dumps(facts, indent=2) + "\n")
         return kept
 
     def delete(self, partition: TopicPartition, topic_id: str) -> None:
@@ -187,8 +191,8 @@ class DataDirectory:
         if found != topic_id:
             raise WrongDirectory(str(self.path / partition.directory_name), "topic id", found, topic_id)
         if log is not None:
-            log.close()
             del self.logs[partition]
+            log.close()
         self._rename_away(self.path / partition.directory_name, DELETED)
 
     def purge_deleted(self, delay_s: float = DEFAULT_DELETE_DELAY_S) -> int:

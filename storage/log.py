@@ -7,7 +7,7 @@ writer makes them durable and reports back (`PendingAppend`).
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,15 @@ from typing import Self
 
 from lograft.contract.batch import Batch, BatchHeader, pack_header, read_batches
 from lograft.contract.disk import Disk, is_no_space
-from lograft.contract.errors import DiskFull, FencedEpoch, InvalidRequest, OffsetOutOfRange, ShuttingDown, StorageFailed
+from lograft.contract.errors import (
+    DiskFull,
+    FencedEpoch,
+    InvalidRequest,
+    OffsetOutOfRange,
+    ShuttingDown,
+    StorageCorrupted,
+    StorageFailed,
+)
 from lograft.contract.records import Record, decode_stored
 from lograft.storage import trimming
 from lograft.storage.checkpoints import StoredIndex, producer_snapshot
@@ -73,7 +81,11 @@ class PartitionLog:
         self.recovery: RecoveryReport = found.report
         self._state = LogState.recovered(owned.path, disk, config, found, replicated=replicated)
         # A crash from now on must be recognised as one, and must not scan again what was just scanned.
-        self._store_if_there_is_space(storage_pb2.CLOSE_STATE_OPEN)
+        if found.checkpoint.close_state == storage_pb2.CLOSE_STATE_SYNC_FAILED:
+            # Or the next opening would cut what comes now, too, as written around the failed sync.
+            self._state.store_checkpoint()
+        else:
+            self._store_if_there_is_space(storage_pb2.CLOSE_STATE_OPEN)
 
     @classmethod
     def open(
@@ -394,7 +406,7 @@ class PartitionLog:
                 self._store_if_there_is_space(storage_pb2.CLOSE_STATE_CLEAN)
         finally:
             self._closed = True
-            for segment in self.segments:
+            for segment in (*self.segments, *self._doomed):
                 segment.close()
             if self._owns_writer:
                 self.writer.close()
@@ -417,7 +429,8 @@ class PartitionLog:
             end = flushed_end if end_offset is None else min(end_offset, flushed_end)
             if offset >= end:
                 return b""
-            data = state.segments.read(offset, max_bytes, end)
+            with self._only_while_open():
+                data = state.segments.read(offset, max_bytes, end)
             if data is not None:
                 return data
 
@@ -432,7 +445,18 @@ class PartitionLog:
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first flushed record that is not older than ``timestamp_ms``; None if all are."""
         self._check_open()
-        return self._state.segments.first_not_older(timestamp_ms, self.log_start_offset)
+        with self._only_while_open():
+            return self._state.segments.first_not_older(timestamp_ms, self.log_start_offset)
+
+    @contextmanager
+    def _only_while_open(self) -> Iterator[None]:
+        """Once the log is closed its files may be gone, or those of another log may have their names."""
+        try:
+            yield
+        except StorageCorrupted:
+            self._check_open()
+            raise
+        self._check_open()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -469,7 +493,7 @@ class PartitionLog:
         """Move the log start up to ``before_offset``, durably: what lies below is gone. The new log start. Blocks."""
         if before_offset > self.high_watermark:
             raise OffsetOutOfRange(self._subject, before_offset, self.log_start_offset, self.high_watermark)
-        if before_offset > self.log_start_offset:
+        if before_offset > self._state.checkpoints.latest.log_start_offset:
             self._settle()
             self._state.raise_log_start(before_offset)
             self._drop_expired(now_ms=0, retention_ms=None, retention_bytes=None)
@@ -515,12 +539,17 @@ class PartitionLog:
         state = self._state
         active = state.segments.active
         index = StoredIndex.of_active(active)
-        self._after_flush(partial(self._remove_doomed, state.checkpoint_message(), active.file, index))
+        # Those of now: the checkpoint does not speak of any that come later.
+        doomed = tuple(self._doomed)
+        self._after_flush(partial(self._remove_doomed, doomed, state.checkpoint_message(), active.file, index))
 
     def _remove_doomed(
-        self, message: storage_pb2.PartitionCheckpoint, active: SegmentFile, index: StoredIndex | None
+        self,
+        doomed: tuple[Segment, ...],
+        message: storage_pb2.PartitionCheckpoint,
+        active: SegmentFile,
+        index: StoredIndex | None,
     ) -> None:
-        doomed = list(self._doomed)
         try:
             self._state.checkpoints.store(message, active, index)
         except OSError as error:
@@ -531,8 +560,8 @@ class PartitionLog:
                 remove_index(self.disk, segment.path)
             self._state.checkpoints.store(message, active, None)
         for segment in doomed:
-            segment.close()
             remove_segment_files(self.disk, segment.path)
+            segment.close()
             self._doomed.pop(segment, None)
 
     # -- Compaction: see `lograft.storage.compaction` ------------------------------------------------------------

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,9 @@ class DirectoryLock:
             owner = os.pread(self._file, 64, 0).decode(errors="replace").strip()
             os.close(self._file)
             raise DirectoryLocked(str(directory), owner or "process unknown") from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"pid {os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # a hint for people, not worth failing for on a full disk
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"pid {os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others in. The file stays: removing it would race with the next owner."""

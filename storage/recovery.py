@@ -12,11 +12,11 @@ The checkpoint says up to where everything was synced. Three cases are told apar
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
-from lograft.contract.disk import Disk
+from lograft.contract.disk import Disk, is_no_space
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
 from lograft.storage.config import LogConfig
 from lograft.storage.core.epoch_history import EpochHistory
@@ -143,6 +143,8 @@ class Recovery:
                 self._open_tail(base, checkpoint, checkpoint.flushed_position if base == flushed_base else 0)
             else:
                 self._set_aside(base)
+        # A process killed between creating a segment and syncing its name has left that to us.
+        self.disk.sync_directory(self.directory)
         return self._result(checkpoint)
 
     def _list_segments(self) -> list[int]:
@@ -173,17 +175,19 @@ class Recovery:
 
     def _drop_below_log_start(self, bases: list[int], checkpoint: storage_pb2.PartitionCheckpoint) -> list[int]:
         """Finish a deletion of old segments, or of all of them, that a crash interrupted."""
-        log_start_offset = checkpoint.log_start_offset
+        start = checkpoint.log_start_offset
         begins_anew = (
-            checkpoint.flushed_position == 0
-            and checkpoint.flushed_segment_base == checkpoint.flushed_end_offset == log_start_offset
+            checkpoint.close_state != storage_pb2.CLOSE_STATE_UNSPECIFIED
+            and checkpoint.flushed_position == 0
+            and checkpoint.flushed_segment_base == checkpoint.flushed_end_offset == start
         )
-        kept = [
-            base
-            for base, following in zip_longest(bases, bases[1:])
-            if base >= log_start_offset
-            or not (begins_anew or (following is not None and following <= log_start_offset))
-        ]
+        if begins_anew and start not in bases:
+            kept: list[int] = []
+        else:
+            # The end of a segment is where the next one begins; that of the last is not known yet.
+            ends = [*bases[1:], None]
+            kept = [base for base, end in zip(bases, ends, strict=False) if end is None or end > start]
+            kept = [base for base in kept if base >= start] if begins_anew else kept
         for base in bases:
             if base not in kept:
                 remove_segment_files(self.disk, segment_path(self.directory, base))
@@ -229,7 +233,11 @@ class Recovery:
         except CorruptBatch as error:
             raise StorageCorrupted(str(path), error.position, error.problem) from None
         summary = builder.summary(base, next_offset, size)
-        write_index(self.disk, path, summary, builder.index)
+        try:
+            write_index(self.disk, path, summary, builder.index)
+        except OSError as error:
+            if not is_no_space(error):
+                raise  # without space it is made again at the first read
         return summary
 
     def _scan(self, file: int, size: int, *, with_records: bool) -> Iterator[tuple[int, BatchHeader]]:
@@ -343,11 +351,17 @@ class Recovery:
     def _cut(self, path: Path, file: int, position: int, size: int, problem: str) -> None:
         kept = self._free_name(path, position)
         something = False
-        with kept.open("wb") as copy:
-            for at in range(position, size, _COPY_BYTES):
-                chunk = self.disk.read(file, min(_COPY_BYTES, size - at), at)
-                something = something or chunk.count(0) != len(chunk)
-                copy.write(chunk)
+        try:
+            with kept.open("wb") as copy:
+                for at in range(position, size, _COPY_BYTES):
+                    chunk = self.disk.read(file, min(_COPY_BYTES, size - at), at)
+                    something = something or chunk.count(0) != len(chunk)
+                    copy.write(chunk)
+                copy.flush()
+                os.fsync(copy.fileno())
+        except OSError:
+            self.disk.remove(kept)
+            raise
         if not something:
             self.disk.remove(kept)
         self.disk.truncate(file, position)
@@ -386,7 +400,7 @@ class Recovery:
             self.segments.append(Segment.create(self.disk, self.directory, start, interval))
         start = max(start, self.segments[0].base_offset)
         end = self.segments[-1].next_offset
-        self.epochs.truncate_end(end)
+        self.epochs.truncate_end(end + 1)
         self.producers.settle_to(end)
         return RecoveredLog(
             segments=self.segments,

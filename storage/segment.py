@@ -51,9 +51,13 @@ class SegmentFile:
 
     def with_predecessors(self) -> "list[SegmentFile]":
         """The file and those before it that may not be synced yet."""
-        if self.predecessor is not None and not self.predecessor.unsynced and not self.predecessor.is_new:
-            self.predecessor = None
-        return [self] if self.predecessor is None else [self, *self.predecessor.with_predecessors()]
+        files = [self]
+        while (before := files[-1].predecessor) is not None:
+            if not (before.unsynced or before.is_new):
+                files[-1].predecessor = None
+                break
+            files.append(before)
+        return files
 
     def open(self, disk: Disk) -> int:
         """The descriptor, opened (and the file created) at the first call."""
@@ -157,11 +161,13 @@ class Segment:
     @property
     def max_timestamp_ms(self) -> int:
         """The largest timestamp of its records, or more."""
-        return self._builder.max_timestamp_ms if self._builder else self.summary.max_timestamp_ms
+        builder = self._builder
+        return builder.max_timestamp_ms if builder else self.summary.max_timestamp_ms
 
     def facts(self) -> SegmentFacts:
         """What retention needs to know."""
-        newest = self._builder.newest_append_ms if self._builder else self.summary.newest_append_ms
+        builder = self._builder
+        newest = builder.newest_append_ms if builder else self.summary.newest_append_ms
         return SegmentFacts(self.base_offset, self.next_offset, self.size_bytes, newest)
 
     def note(self, header: BatchHeader) -> int:

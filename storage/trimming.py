@@ -104,8 +104,8 @@ def _store_lowered(
 def _remove(state: LogState, segments: tuple[Segment, ...]) -> None:
     """Newest first, so that what a crash leaves is a log without a gap."""
     for segment in reversed(segments):
-        segment.close()
         remove_segment_files(state.disk, segment.path)
+        segment.close()
 
 
 def take_expired(
@@ -122,6 +122,7 @@ def take_expired(
         log_start_offset=state.log_start_offset,
     )
     if count:
-        state.segments.all = segments[count:]
+        # First the bound, then the segments: a reader in between is told that the offset is gone.
         state.raise_log_start(segments[count].base_offset)
+        state.segments.all = segments[count:]
     return segments[:count]

@@ -232,9 +232,8 @@ class GroupCommitWriter:
             by_file.setdefault(append.file, []).append(append)
         at_once = len(by_file) == 1
         written = [append for file, share in by_file.items() for append in self._write(file, share, at_once=at_once)]
-        self._sync(
-            {file for append in written if append.log.syncs_before_ack for file in append.file.with_predecessors()}
-        )
+        to_sync = {append.file for append in written if append.log.syncs_before_ack}
+        self._sync({file for last in to_sync for file in last.with_predecessors()})
         if self.failure is not None:  # closed meanwhile by a failure elsewhere
             raise self.failure
         for append in written:

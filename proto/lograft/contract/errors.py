@@ -221,7 +221,7 @@ class DiskFull(LogError):
 
     number = 12
     status = "RESOURCE_EXHAUSTED"
-    template = "no space left for {path}: the append was refused and nothing of it is kept; free some space"
+    template = "no space left for {path}: refused, and nothing of it is kept; free some space"
 
     path: str
 
