@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,6 +28,8 @@ _logger = logging.getLogger(__name__)
 # From so many dirty files on, one `syncfs` is faster than a sync for each: measured 0.8 against 0.5 ms for 3 files,
 # 256 against 24 ms for 1,000 (docs/decisions/0005-sync-strategy.md).
 SYNC_FILESYSTEM_FROM = 4
+# With many files, one sync after so many of them has the disk work while the next are written.
+EARLY_SYNC_FILES = 48
 # Bounds how long the first in a group waits for the last; bytes are bounded by whoever submits.
 _MAX_GROUP_JOBS = 4096
 
@@ -139,6 +142,7 @@ class GroupCommitWriter:
         disk: Disk | None = None,
         *,
         sync_filesystem_from: int = SYNC_FILESYSTEM_FROM,
+        early_sync_files: int = EARLY_SYNC_FILES,
         on_group: Callable[[Sequence[PendingAppend]], None] | None = None,
     ) -> None:
         """Serve the disk that holds ``path``. ``on_group`` is called in the writer thread after each group."""
@@ -148,6 +152,8 @@ class GroupCommitWriter:
         self.groups = 0
         self._on_group = on_group
         self._sync_filesystem_from = sync_filesystem_from if self.disk.sync_filesystem_reports_errors(path) else 0
+        self._early_sync_files = early_sync_files
+        self._early_sync = ThreadPoolExecutor(1, thread_name_prefix=f"lograft-sync-{path.name}")
         self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._progress = threading.Condition()
@@ -190,6 +196,7 @@ class GroupCommitWriter:
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
+        self._early_sync.shutdown()
         if self._directory >= 0:
             os.close(self._directory)
             self._directory = -1
@@ -230,8 +237,7 @@ class GroupCommitWriter:
         by_file: dict[SegmentFile, list[PendingAppend]] = {}
         for append in appends:
             by_file.setdefault(append.file, []).append(append)
-        at_once = len(by_file) == 1
-        written = [append for file, share in by_file.items() for append in self._write(file, share, at_once=at_once)]
+        written = self._write_all(by_file)
         to_sync = {append.file for append in written if append.log.syncs_before_ack}
         self._sync({file for last in to_sync for file in last.with_predecessors()})
         if self.failure is not None:  # closed meanwhile by a failure elsewhere
@@ -246,6 +252,29 @@ class GroupCommitWriter:
             log.refused = True
         self._refusing.clear()
         self.groups += 1
+
+    def _write_all(self, by_file: dict[SegmentFile, list[PendingAppend]]) -> list[PendingAppend]:
+        """Write each file's share; those that were really written.
+
+        With many files the disk begins to sync the first while the others are written: 1,000 partitions took a third
+        less time. What those early syncs cover does not matter, only that none of them failed: the last one, after
+        all is written, covers everything.
+        """
+        at_once = len(by_file) == 1
+        early_syncs = self._sync_filesystem_from > 0 and len(by_file) >= 2 * self._early_sync_files
+        written: list[PendingAppend] = []
+        started: list[Future[None]] = []
+        try:
+            for number, (file, share) in enumerate(by_file.items(), 1):
+                written += self._write(file, share, at_once=at_once)
+                is_due = early_syncs and number % self._early_sync_files == 0 and number < len(by_file)
+                if is_due and (not started or started[-1].done()):
+                    started.append(self._early_sync.submit(self.disk.sync_filesystem, self._directory))
+        finally:
+            wait(started)
+        for sync in started:
+            sync.result()
+        return written
 
     def _write(self, file: SegmentFile, share: list[PendingAppend], *, at_once: bool) -> list[PendingAppend]:
         """Write the appends of one file; those that were really written. ``at_once`` asks to write and sync in one."""
