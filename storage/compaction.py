@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lograft.contract.batch import Batch
-from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.disk import Disk, going_on_without_space
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
 from lograft.contract.ids import random_id
 from lograft.contract.records import RecordColumns, decode_stored, encode_compacted
@@ -189,10 +189,10 @@ def _swap_in(log: PartitionLog, cleaned: Path, old: tuple[Segment, ...]) -> None
     for segment in old:
         segment.close()
     try:
-        write_index(log.disk, path, summary, builder.index)
+        with going_on_without_space(path):
+            write_index(log.disk, path, summary, builder.index)
     except OSError as error:
-        if not is_no_space(error):
-            raise log.writer.close_for_writing(error) from error
+        raise log.writer.close_for_writing(error) from error
 
 
 def _key_hash(key: bytes) -> bytes:

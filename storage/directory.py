@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.disk import Disk, going_on_without_space
 from lograft.contract.errors import DirectoryUnusable, InvalidRequest, LogError, StorageCorrupted, WrongDirectory
 from lograft.contract.ids import TopicPartition, random_id
 from lograft.storage.clocks import wall_clock_ms
@@ -227,11 +227,8 @@ class DataDirectory:
             self._lock.release()
 
     def _leave_clean_stop(self) -> None:
-        try:
+        with going_on_without_space(self.path):  # the next start then counts as one after a crash
             self.disk.replace_file(self.path / CLEAN_STOP, b"")
-        except OSError as error:
-            if not is_no_space(error):
-                raise  # without space, the next start counts as one after a crash
 
 
 def _was_deleted(path: Path) -> bool:

@@ -5,7 +5,6 @@ that an append holds, and see what is flushed. Appends change the state in memor
 writer makes them durable and reports back (`PendingAppend`).
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from lograft.contract.batch import Batch, BatchHeader, pack_header, read_batches
-from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.disk import Disk, going_on_without_space, is_no_space
 from lograft.contract.errors import (
     DiskFull,
     FencedEpoch,
@@ -41,8 +40,6 @@ from lograft.storage.state import LogState
 from lograft.storage.swap import remove_segment_files
 from lograft.storage.writer import AfterFlush, GroupCommitWriter, PendingAppend
 from lograft.v1 import storage_pb2
-
-_logger = logging.getLogger(__name__)
 
 
 class PartitionLog:
@@ -388,12 +385,8 @@ class PartitionLog:
 
     def _store_if_there_is_space(self, close_state: storage_pb2.CloseState) -> None:
         """Without space for a checkpoint a log can be opened, read and closed; the next opening scans a little more."""
-        try:
+        with going_on_without_space(self.path):
             self._state.store_checkpoint(close_state)
-        except OSError as error:
-            if not is_no_space(error):
-                raise
-            _logger.warning("no space left for a checkpoint of %s: going on without", self.path)
 
     def close(self) -> None:
         """Finish what is queued, leave a clean checkpoint, and let go of the directory."""

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
-from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.disk import Disk, going_on_without_space
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
 from lograft.storage.config import LogConfig
 from lograft.storage.core.epoch_history import EpochHistory
@@ -233,11 +233,8 @@ class Recovery:
         except CorruptBatch as error:
             raise StorageCorrupted(str(path), error.position, error.problem) from None
         summary = builder.summary(base, next_offset, size)
-        try:
+        with going_on_without_space(path):  # it is made again at the first read
             write_index(self.disk, path, summary, builder.index)
-        except OSError as error:
-            if not is_no_space(error):
-                raise  # without space it is made again at the first read
         return summary
 
     def _scan(self, file: int, size: int, *, with_records: bool) -> Iterator[tuple[int, BatchHeader]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
 
-from lograft.contract.disk import MAX_BUFFERS, Disk, is_no_space
+from lograft.contract.disk import MAX_BUFFERS, Disk, going_on_without_space, is_no_space
 from lograft.contract.errors import DiskFull, LogError, StorageFailed
 from lograft.storage.segment import SegmentFile
 
@@ -331,13 +331,8 @@ class GroupCommitWriter:
     def _run_after(self, job: AfterFlush) -> None:
         if self.failure is not None or job.log.refused or job.generation != job.log.generation:
             return
-        try:
+        with going_on_without_space(self.path):  # checkpoints and indexes are caches: the next one will do
             job.run()
-        except OSError as error:
-            if not is_no_space(error):
-                raise
-            # Checkpoints and indexes are caches: the next one will do.
-            _logger.warning("no space left for a checkpoint of %s: going on without", self.path)
 
     def close_for_writing(self, error: Exception) -> StorageFailed:
         """After a failure that cannot be undone: nothing is written from now on. Any thread may call it."""

@@ -8,11 +8,14 @@ have dropped the data and report success the next time.
 
 import ctypes
 import errno
+import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+_logger = logging.getLogger(__name__)
 # The kernel takes at most this many buffers in one write.
 MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
 # Looked up among all loaded libraries, not in libc alone, so that a preloaded shim sees the call.
@@ -22,6 +25,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def is_no_space(error: OSError) -> bool:
     """Whether a write failed for want of space, which is refused and forgotten, unlike any other failure."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def going_on_without_space(path: Path) -> Iterator[None]:
+    """For what can be done without, as a cache or a hint: a full disk is logged, any other failure goes on its way."""
+    try:
+        yield
+    except OSError as error:
+        if not is_no_space(error):
+            raise
+        _logger.warning("no space left for a small file of %s: going on without", path)
 
 
 class Disk:
