@@ -48,7 +48,12 @@ proto: setup ## Generate the Python code of proto/lograft/v1 again (refused if a
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/buf build proto -o $(BASELINE)
 
-bench: setup ## Measure (all, or one: make bench BENCH=storage)
+# ZooKeeper, to compare the quorum with, comes in the jars of pyspark: some 400 MB that only benchmarks need.
+$(VENV)/.bench: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@touch $@
+
+bench: $(VENV)/.bench ## Measure (all, or one: make bench BENCH=storage)
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 clean: ## Remove the set-up and every cache

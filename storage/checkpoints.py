@@ -9,18 +9,11 @@ from pathlib import Path
 
 from lograft.contract.disk import Disk
 from lograft.contract.errors import StorageCorrupted
+from lograft.contract.small_files import Kind, read_small_file, write_small_file
 from lograft.storage.core.producer_state import ProducerStates
 from lograft.storage.index import SegmentSummary, SparseIndex, write_index
 from lograft.storage.segment import Segment, SegmentFile
-from lograft.storage.small_files import (
-    CHECKPOINT,
-    Kind,
-    producers_from_proto,
-    producers_path,
-    producers_to_proto,
-    read_small_file,
-    write_small_file,
-)
+from lograft.storage.small_files import CHECKPOINT, producers_from_proto, producers_path, producers_to_proto
 from lograft.v1 import storage_pb2
 
 _KEPT_SNAPSHOTS = 2

@@ -14,21 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lograft.contract.directories import LOCK_FILE, DirectoryLock, create_directory, open_failure
 from lograft.contract.disk import Disk, going_on_without_space
 from lograft.contract.errors import DirectoryUnusable, InvalidRequest, LogError, StorageCorrupted, WrongDirectory
 from lograft.contract.ids import TopicPartition, random_id
+from lograft.contract.small_files import Kind, read_small_file, write_small_file
 from lograft.storage.clocks import wall_clock_ms
 from lograft.storage.config import LogConfig
 from lograft.storage.log import PartitionLog
-from lograft.storage.ownership import DirectoryLock, check_name_length, create_directory, open_failure
-from lograft.storage.recovery import LOCK_FILE
-from lograft.storage.small_files import (
-    DIRECTORY_META,
-    PARTITION_META,
-    Kind,
-    read_small_file,
-    write_small_file,
-)
+from lograft.storage.ownership import check_name_length
+from lograft.storage.small_files import DIRECTORY_META, PARTITION_META
 from lograft.storage.writer import GroupCommitWriter, PendingAppend
 from lograft.v1 import storage_pb2
 

@@ -8,16 +8,17 @@ partition a `PartitionChecked`. Damage is told apart from what the next opening 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from lograft.contract.directories import LOCK_FILE
 from lograft.contract.disk import Disk
 from lograft.contract.errors import DirectoryUnusable, StorageCorrupted, UnsupportedVersion
 from lograft.contract.ids import TopicPartition
+from lograft.contract.small_files import Kind, read_small_file
 from lograft.storage.directory import QUARANTINED, SET_ASIDE_NAME
 from lograft.storage.inspect_files import damage_of, partition_named_by
 from lograft.storage.inspect_partition import PartitionChecked, PartitionInspection
 from lograft.storage.inspect_segment import Damage, Finding, Remark, StaleCache, TornTail
-from lograft.storage.recovery import LOCK_FILE
 from lograft.storage.segment import base_offset_of
-from lograft.storage.small_files import DIRECTORY_META, PARTITION_META, Kind, read_small_file
+from lograft.storage.small_files import DIRECTORY_META, PARTITION_META
 from lograft.v1 import storage_pb2
 
 __all__ = [

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from lograft.contract.directories import LOCK_FILE
 from lograft.contract.errors import StorageCorrupted, UnsupportedVersion
 from lograft.contract.ids import TopicPartition
+from lograft.contract.small_files import Kind, read_small_file
 from lograft.storage.directory import MAX_KEPT_NAME, REASON_FILE, SET_ASIDE_NAME
 from lograft.storage.inspect_segment import Damage, Finding, Remark, StaleCache
-from lograft.storage.recovery import LOCK_FILE
 from lograft.storage.segment import base_offset_of
-from lograft.storage.small_files import CHECKPOINT, PARTITION_META, Kind, read_small_file
+from lograft.storage.small_files import CHECKPOINT, PARTITION_META
 from lograft.v1 import storage_pb2
 
 _KNOWN_NAMES = (CHECKPOINT, PARTITION_META, LOCK_FILE, REASON_FILE)

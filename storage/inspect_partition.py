@@ -7,6 +7,7 @@ from pathlib import Path
 from lograft.contract.batch import BatchHeader
 from lograft.contract.disk import Disk
 from lograft.contract.errors import StorageCorrupted, UnsupportedVersion
+from lograft.contract.small_files import Kind, read_small_file
 from lograft.storage.config import MAX_SEGMENT_BYTES
 from lograft.storage.core.epoch_history import EpochHistory
 from lograft.storage.inspect_files import damage_of, inspect_meta, inspect_other_files
@@ -20,7 +21,7 @@ from lograft.storage.inspect_segment import (
     Trust,
 )
 from lograft.storage.segment import base_offset_of, segment_path
-from lograft.storage.small_files import CHECKPOINT, Kind, epochs_from_proto, read_small_file
+from lograft.storage.small_files import CHECKPOINT, epochs_from_proto
 from lograft.storage.swap import find_swaps
 from lograft.v1 import storage_pb2
 

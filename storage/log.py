@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from lograft.contract.batch import Batch, BatchHeader, pack_header, read_batches
+from lograft.contract.directories import open_failure
 from lograft.contract.disk import Disk, going_on_without_space, is_no_space
 from lograft.contract.errors import (
     DiskFull,
@@ -33,7 +34,7 @@ from lograft.storage.core.epoch_history import EpochHistory
 from lograft.storage.core.producer_state import Duplicate, ProducerStates
 from lograft.storage.core.retention import ClockWatch
 from lograft.storage.index import MAX_OFFSET_DELTA, remove_index
-from lograft.storage.ownership import OwnedPartition, claim_partition, open_failure
+from lograft.storage.ownership import OwnedPartition, claim_partition
 from lograft.storage.recovery import Recovery, RecoveryReport
 from lograft.storage.segment import Segment, SegmentFile
 from lograft.storage.state import LogState

@@ -1,61 +1,22 @@
 """Whose directory this is: locks against other processes, and the ids of cluster, broker, disk and topic."""
 
-import errno
-import fcntl
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lograft.contract.disk import Disk, is_no_space
+from lograft.contract.directories import DirectoryLock, create_directory, open_failure
+from lograft.contract.disk import Disk
 from lograft.contract.errors import (
-    DirectoryLocked,
-    DirectoryUnusable,
-    DiskFull,
     InvalidRequest,
-    LogError,
     StorageCorrupted,
-    StorageFailed,
     WrongDirectory,
 )
 from lograft.contract.ids import TopicPartition, random_id
-from lograft.storage.recovery import LOCK_FILE
-from lograft.storage.small_files import (
-    DIRECTORY_META,
-    PARTITION_META,
-    Kind,
-    read_small_file,
-    write_small_file,
-)
+from lograft.contract.small_files import Kind, read_small_file, write_small_file
+from lograft.storage.small_files import DIRECTORY_META, PARTITION_META
 from lograft.v1 import storage_pb2
 
 MAX_NAME_BYTES = 255
-
-
-class DirectoryLock:
-    """Keeps other processes out of a directory for as long as this one lives; a crash releases it."""
-
-    def __init__(self, directory: Path) -> None:
-        path = directory / LOCK_FILE
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise open_failure(directory, error) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(self._file, 64, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            raise DirectoryLocked(str(directory), owner or "process unknown") from None
-        with suppress(OSError):  # a hint for people, not worth failing for on a full disk
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"pid {os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Let others in. The file stays: removing it would race with the next owner."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
 
 
 @dataclass(slots=True)
@@ -124,24 +85,3 @@ def _partition_id(path: Path, topic_partition: TopicPartition, topic_id: str | N
     if topic_id is not None and meta.topic_id != topic_id:
         raise WrongDirectory(str(path), "topic id", meta.topic_id, topic_id)
     return meta.topic_id
-
-
-def open_failure(path: Path, error: OSError) -> LogError:
-    """What it means for the user that the system refused something while a directory was opened."""
-    if is_no_space(error):
-        return DiskFull(str(path))
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DirectoryUnusable(str(path), f"{error.strerror}: it must be writable")
-    return StorageFailed(str(path), str(error))
-
-
-def create_directory(path: Path, disk: Disk) -> None:
-    """Create a directory durably; its parent must be there."""
-    try:
-        disk.make_directory(path)
-    except FileExistsError:
-        raise DirectoryUnusable(str(path), "it is not a directory") from None
-    except FileNotFoundError:
-        raise DirectoryUnusable(str(path), f"{path.parent} does not exist") from None
-    except OSError as error:
-        raise open_failure(path, error) from error

@@ -16,8 +16,10 @@ from itertools import count
 from pathlib import Path
 
 from lograft.contract.batch import BatchHeader
+from lograft.contract.directories import LOCK_FILE
 from lograft.contract.disk import Disk, going_on_without_space
 from lograft.contract.errors import CorruptBatch, StorageCorrupted
+from lograft.contract.small_files import Kind, read_small_file
 from lograft.storage.config import LogConfig
 from lograft.storage.core.epoch_history import EpochHistory
 from lograft.storage.core.producer_state import ProducerStates
@@ -30,18 +32,10 @@ from lograft.storage.index import (
 )
 from lograft.storage.open_files import opened_for_reading
 from lograft.storage.segment import Segment, base_offset_of, scan_batches, scan_headers, segment_path
-from lograft.storage.small_files import (
-    CHECKPOINT,
-    PARTITION_META,
-    Kind,
-    epochs_from_proto,
-    producers_from_proto,
-    read_small_file,
-)
+from lograft.storage.small_files import CHECKPOINT, PARTITION_META, epochs_from_proto, producers_from_proto
 from lograft.storage.swap import finish_interrupted_compaction, remove_segment_files
 from lograft.v1 import storage_pb2
 
-LOCK_FILE = ".lock"
 _COPY_BYTES = 1 << 20
 
 

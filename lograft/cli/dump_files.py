@@ -9,9 +9,10 @@ import click
 from google.protobuf.message import Message
 
 from lograft.cli.text import compact_json, fields_of, shown_time
+from lograft.contract import small_files
 from lograft.contract.errors import StorageCorrupted
 from lograft.storage import index as index_files
-from lograft.storage import small_files
+from lograft.storage.small_files import CHECKPOINT, DIRECTORY_META, PARTITION_META
 from lograft.v1 import storage_pb2
 
 _MESSAGES: dict[small_files.Kind, type[Message]] = {
@@ -21,9 +22,9 @@ _MESSAGES: dict[small_files.Kind, type[Message]] = {
     small_files.Kind.PRODUCERS: storage_pb2.ProducerSnapshot,
 }
 _KIND_BY_NAME = {
-    small_files.DIRECTORY_META: small_files.Kind.DIRECTORY_META,
-    small_files.PARTITION_META: small_files.Kind.PARTITION_META,
-    small_files.CHECKPOINT: small_files.Kind.CHECKPOINT,
+    DIRECTORY_META: small_files.Kind.DIRECTORY_META,
+    PARTITION_META: small_files.Kind.PARTITION_META,
+    CHECKPOINT: small_files.Kind.CHECKPOINT,
 }
 
 

@@ -7,18 +7,26 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from lograft import __version__
 from lograft.cli.log import log
+from lograft.cli.metadata import metadata
+from lograft.cli.quorum import quorum
 from lograft.contract.errors import LogError, StorageCorrupted
+from lograft.metadata_quorum.identity import NODE_META
+from lograft.metadata_quorum.journal import JOURNAL
+from lograft.metadata_quorum.snapshot_file import SNAPSHOT
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 # What the shell reports for a program ended by SIGPIPE: `verify | head` must not look like "no damage".
 EXIT_BROKEN_PIPE = 141
+_QUORUM_FILES = (NODE_META, JOURNAL, SNAPSHOT)
+_QUORUM_GUIDE = "docs/quorum.md"
 
 
 class _Formatter(click.HelpFormatter):
@@ -81,6 +89,12 @@ def _discard_output() -> None:
 def _told(error: LogError | OSError) -> str:
     """One line: what is wrong, and what to do."""
     match error:
+        case StorageCorrupted(path=path) if Path(path).name in _QUORUM_FILES:
+            text = str(error)
+            if _QUORUM_GUIDE not in text:
+                text += (
+                    f"; this quorum node must not vote any more: 'A damaged node' in {_QUORUM_GUIDE} is the way back"
+                )
         case StorageCorrupted():
             text = f"{error}; 'lograft log verify' on its directory shows all that is damaged"
         case LogError():
@@ -109,6 +123,8 @@ def root(debug: bool) -> None:
     \b
     lograft log dump orders-0      see what is in a log
     lograft log verify /data       check every byte of a broker's disk
+    lograft quorum status          who leads the quorum, and how far each node is
+    lograft metadata dump          everything the quorum knows, as JSON
     """
 
 
@@ -119,4 +135,6 @@ def _give_look(command: click.Command) -> None:
 
 
 root.add_command(log)
+root.add_command(quorum)
+root.add_command(metadata)
 _give_look(root)

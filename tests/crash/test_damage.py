@@ -17,9 +17,9 @@ import pytest
 from lograft.contract.disk import Disk
 from lograft.contract.errors import StorageCorrupted
 from lograft.contract.records import Record, encode_batch
+from lograft.contract.small_files import Kind, decode_small_file
 from lograft.storage import LogConfig, PartitionLog
 from lograft.storage.inspect import Damage, PartitionChecked, TornTail, inspect
-from lograft.storage.small_files import Kind, decode_small_file
 from lograft.v1 import storage_pb2
 
 pytestmark = pytest.mark.requirement("R9", "R27")

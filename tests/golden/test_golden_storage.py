@@ -15,11 +15,11 @@ from google.protobuf.message import Message
 from lograft.contract.codecs import Codec
 from lograft.contract.errors import StorageCorrupted, UnsupportedVersion
 from lograft.contract.records import Record, encode_batch
+from lograft.contract.small_files import Kind, decode_small_file, encode_small_file
 from lograft.storage import LogConfig, PartitionLog
 from lograft.storage.core.producer_state import ProducerEntry, RememberedBatch
 from lograft.storage.index import KIND_OFFSETS, KIND_TIMES, SegmentSummary, decode_index, encode_index
 from lograft.storage.inspect import PartitionChecked, inspect
-from lograft.storage.small_files import Kind, decode_small_file, encode_small_file
 from lograft.v1 import storage_pb2
 
 pytestmark = pytest.mark.requirement("R32")

@@ -52,7 +52,7 @@ def test_plain_install_when_described_then_needs_only_what_the_sdk_needs(built: 
     plain = {Requirement(entry).name for entry in required if "extra ==" not in entry}
     assert plain == {"grpcio", "protobuf", "google-crc32c", "zstandard", "lz4"}
     extras = {line.split(": ")[1] for line in metadata.splitlines() if line.startswith("Provides-Extra: ")}
-    assert extras == {"server", "spark", "chaos", "dev"}
+    assert extras == {"server", "spark", "chaos", "bench", "dev"}
 
 
 def test_sdist_when_installed_by_pip_then_works_without_the_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:

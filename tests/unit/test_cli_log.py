@@ -19,9 +19,9 @@ from lograft.contract.codecs import Codec
 from lograft.contract.disk import Disk
 from lograft.contract.ids import TopicPartition
 from lograft.contract.records import encode_batch
+from lograft.contract.small_files import Kind, read_small_file
 from lograft.storage import DataDirectory, LogConfig, PartitionLog
 from lograft.storage.segment import scan_headers
-from lograft.storage.small_files import Kind, read_small_file
 from lograft.v1 import storage_pb2
 
 CONFIG = LogConfig(segment_bytes=1500, max_batch_bytes=1500, index_interval_bytes=300)

@@ -63,6 +63,21 @@ FROZEN = {
     27: "DirectoryLocked",
     28: "WrongDirectory",
     29: "DirectoryUnusable",
+    30: "NotController",
+    31: "BrokerIdInUse",
+    32: "UnknownBroker",
+    33: "InvalidTopicName",
+    34: "InvalidPartitionCount",
+    35: "InvalidReplicationFactor",
+    36: "InvalidAssignment",
+    37: "UnknownConfig",
+    38: "InvalidConfigValue",
+    39: "NoEligibleLeader",
+    40: "MoveRefused",
+    41: "BrokerInUse",
+    42: "MembershipRefused",
+    43: "WrongCluster",
+    44: "UnknownName",
 }
 
 
@@ -80,6 +95,8 @@ def sample(error: type[LogError], *, optional: bool = True) -> LogError:
             facts[field.name] = f"some {field.name} é {{x}}"
         elif field.type is int:
             facts[field.name] = 100 + number
+        elif field.type == str | None:
+            facts[field.name] = f"some {field.name}" if optional else None
         else:
             assert field.type == int | None, field
             facts[field.name] = number if optional else None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lograft.contract.errors import InvalidRequest
+from lograft.contract.errors import InvalidTopicName
 from lograft.contract.ids import MAX_TOPIC_NAME_LENGTH, TopicPartition, check_topic_name, random_id
 
 LEGAL_CHARACTERS = "abcXYZ019._-"
@@ -40,7 +40,7 @@ def test_topic_name_that_is_legal_is_returned(name: str) -> None:
     ],
 )
 def test_topic_name_that_is_illegal_is_refused_in_few_words(name: str, problem: str) -> None:
-    with pytest.raises(InvalidRequest, match=problem) as caught:
+    with pytest.raises(InvalidTopicName, match=problem) as caught:
         check_topic_name(name)
     text = str(caught.value)
     assert len(text) < 500

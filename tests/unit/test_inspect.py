@@ -12,6 +12,7 @@ from lograft.contract.disk import Disk
 from lograft.contract.errors import DirectoryUnusable
 from lograft.contract.ids import TopicPartition
 from lograft.contract.records import encode_batch
+from lograft.contract.small_files import Kind, read_small_file, write_small_file
 from lograft.storage import CleanupPolicy, DataDirectory, LogConfig, PartitionLog
 from lograft.storage.compaction import compact
 from lograft.storage.index import SparseIndex, read_index, write_index
@@ -27,7 +28,6 @@ from lograft.storage.inspect import (
     partition_directories,
 )
 from lograft.storage.segment import scan_headers
-from lograft.storage.small_files import Kind, read_small_file, write_small_file
 from lograft.v1 import storage_pb2
 
 CONFIG = LogConfig(segment_bytes=1500, max_batch_bytes=1500, index_interval_bytes=300)

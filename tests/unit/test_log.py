@@ -29,10 +29,10 @@ from lograft.contract.errors import (
     WrongDirectory,
 )
 from lograft.contract.records import Record, encode_batch
+from lograft.contract.small_files import Kind, encode_small_file
 from lograft.storage import CleanupPolicy, LogConfig, PartitionLog
 from lograft.storage import compaction as compacting
 from lograft.storage.compaction import compact
-from lograft.storage.small_files import Kind, encode_small_file
 from lograft.v1 import storage_pb2
 
 DAY_MS = 24 * 3_600_000

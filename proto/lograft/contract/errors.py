@@ -11,6 +11,9 @@ storage, sent by a broker and raised again in the client.
     ├── RebalanceInProgress, StaleGeneration, UnknownMember, NotCoordinator
     ├── TopicExists, QuorumUnavailable, MetadataOutcomeUnknown, ShuttingDown, Internal
     ├── DiskFull, StorageCorrupted, StorageFailed, DirectoryLocked, WrongDirectory, DirectoryUnusable
+    ├── NotController, UnknownBroker, BrokerIdInUse, WrongCluster, MembershipRefused
+    ├── InvalidTopicName, InvalidPartitionCount, InvalidReplicationFactor, InvalidAssignment
+    ├── UnknownConfig, InvalidConfigValue, NoEligibleLeader, MoveRefused, BrokerInUse, UnknownName
     └── UnknownServerError (a number that this version does not know)
 
 An error is a fact with fields: the fields are the dataclass fields, the text is built from them. Fields are str, int or
@@ -445,6 +448,205 @@ class DirectoryUnusable(LogError):
 
     path: str
     problem: str
+
+
+@dataclass(eq=False)
+class NotController(LogError):
+    """The quorum node is not the cluster's active controller."""
+
+    number = 30
+    status = "FAILED_PRECONDITION"
+    retriable = True
+    refresh_metadata = True
+
+    node: str
+    controller_hint: str | None = None
+    address_hint: str | None = None
+
+    def __str__(self) -> str:
+        if self.controller_hint is None:
+            return f"quorum node {self.node} is not the controller, and none is known at the moment: try again"
+        address = "" if self.address_hint is None else f" at {self.address_hint}"
+        return f"quorum node {self.node} is not the controller: try {self.controller_hint}{address}"
+
+
+@dataclass(eq=False)
+class BrokerIdInUse(LogError):
+    """Another living process is registered under the broker's id."""
+
+    number = 31
+    status = "ALREADY_EXISTS"
+    retriable = True
+    template = (
+        "broker id {broker_id} is in use by a living broker (incarnation {incarnation}): give this one another id, "
+        "or stop the other and wait for its session to end"
+    )
+
+    broker_id: int
+    incarnation: str
+
+
+@dataclass(eq=False)
+class UnknownBroker(LogError):
+    """No broker of this id is registered."""
+
+    number = 32
+    status = "NOT_FOUND"
+    template = "no broker {broker_id} is registered"
+
+    broker_id: int
+
+
+@dataclass(eq=False)
+class InvalidTopicName(LogError):
+    """The name cannot be a topic's."""
+
+    number = 33
+    status = "INVALID_ARGUMENT"
+    template = "topic name {name!r} {problem}"
+
+    name: str
+    problem: str
+
+
+@dataclass(eq=False)
+class InvalidPartitionCount(LogError):
+    """A topic has at least one partition and never loses any."""
+
+    number = 34
+    status = "INVALID_ARGUMENT"
+    template = "{requested} partitions for topic {topic}: {problem}"
+
+    topic: str
+    requested: int
+    problem: str
+
+
+@dataclass(eq=False)
+class InvalidReplicationFactor(LogError):
+    """Replicas of one partition sit on different brokers, so there must be enough of them."""
+
+    number = 35
+    status = "INVALID_ARGUMENT"
+    template = "replication factor {requested} needs as many brokers, and {available} can take replicas: {problem}"
+
+    requested: int
+    available: int
+    problem: str
+
+
+@dataclass(eq=False)
+class InvalidAssignment(LogError):
+    """Replicas that were given by hand do not fit."""
+
+    number = 36
+    status = "INVALID_ARGUMENT"
+    template = "replicas {replicas} for {subject}: {problem}"
+
+    subject: str
+    replicas: str
+    problem: str
+
+
+@dataclass(eq=False)
+class UnknownConfig(LogError):
+    """There is no such configuration key."""
+
+    number = 37
+    status = "INVALID_ARGUMENT"
+
+    key: str
+    resource: str
+    suggestion: str | None = None
+
+    def __str__(self) -> str:
+        hint = "" if self.suggestion is None else f": did you mean {self.suggestion}?"
+        return f"unknown configuration key {self.key!r} for a {self.resource}{hint}"
+
+
+@dataclass(eq=False)
+class InvalidConfigValue(LogError):
+    """The value does not fit the configuration key."""
+
+    number = 38
+    status = "INVALID_ARGUMENT"
+    template = "configuration {key} cannot be {value!r}: {problem}"
+
+    key: str
+    value: str
+    problem: str
+
+
+@dataclass(eq=False)
+class NoEligibleLeader(LogError):
+    """No replica may be elected."""
+
+    number = 39
+    status = "FAILED_PRECONDITION"
+    retriable = True
+    template = "{subject}: no replica can be elected: {problem}"
+
+    subject: str
+    problem: str
+
+
+@dataclass(eq=False)
+class MoveRefused(LogError):
+    """A move of a partition cannot be begun or cancelled."""
+
+    number = 40
+    status = "FAILED_PRECONDITION"
+    template = "{subject}: {problem}"
+
+    subject: str
+    problem: str
+
+
+@dataclass(eq=False)
+class BrokerInUse(LogError):
+    """A broker that lives or holds replicas cannot be retired."""
+
+    number = 41
+    status = "FAILED_PRECONDITION"
+    template = "broker {broker_id} cannot be retired: {problem}"
+
+    broker_id: int
+    problem: str
+
+
+@dataclass(eq=False)
+class MembershipRefused(LogError):
+    """The quorum's voters cannot be changed so."""
+
+    number = 42
+    status = "FAILED_PRECONDITION"
+    template = "the quorum's members stay as they are: {problem}"
+
+    problem: str
+
+
+@dataclass(eq=False)
+class WrongCluster(LogError):
+    """The request is meant for another cluster."""
+
+    number = 43
+    status = "FAILED_PRECONDITION"
+    template = "this is cluster {found}, not {expected}: check the addresses"
+
+    found: str
+    expected: str
+
+
+@dataclass(eq=False)
+class UnknownName(LogError):
+    """There is no such user, ACL or quota."""
+
+    number = 44
+    status = "NOT_FOUND"
+    template = "there is no {what} {name}"
+
+    what: str
+    name: str
 
 
 @dataclass(eq=False)

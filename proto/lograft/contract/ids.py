@@ -4,7 +4,7 @@ import re
 import uuid
 from typing import NamedTuple, NewType
 
-from lograft.contract.errors import InvalidRequest
+from lograft.contract.errors import InvalidTopicName
 
 BrokerId = NewType("BrokerId", int)
 ClusterId = NewType("ClusterId", str)
@@ -27,7 +27,7 @@ def random_id() -> str:
 
 
 def check_topic_name(name: str) -> str:
-    """Return ``name`` if it is a legal topic name (Kafka's rules), else raise `InvalidRequest`."""
+    """Return ``name`` if it is a legal topic name (Kafka's rules), else raise `InvalidTopicName`."""
     if name in ("", ".", ".."):
         problem = "is empty" if not name else "is a name of the file system"
     elif len(name) > MAX_TOPIC_NAME_LENGTH:
@@ -36,7 +36,7 @@ def check_topic_name(name: str) -> str:
         problem = "has other characters than ASCII letters, digits, '.', '_' and '-'"
     else:
         return name
-    raise InvalidRequest(f"topic name {name[:300]!r} {problem}")
+    raise InvalidTopicName(name[:300], problem)
 
 
 class TopicPartition(NamedTuple):
