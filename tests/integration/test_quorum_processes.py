@@ -14,6 +14,7 @@ from lograft.chaos.quorum_workload import QuorumWorkload
 EFFORT = int(os.environ.get("LOGRAFT_TEST_EFFORT", "1"))
 # So that something is written, renamed and trimmed nearly all the time.
 TINY_SNAPSHOTS = {"entries": 50, "history_entries": 5}
+pytestmark = [pytest.mark.requirement("R23", "R24"), pytest.mark.timeout(120 * EFFORT)]
 
 Harm = Callable[[QuorumCluster, QuorumWorkload, random.Random], Awaitable[None]]
 
@@ -63,7 +64,7 @@ async def kill_all_for_longer_than_clients_wait(
     await cluster.wait_for_controller()
 
 
-async def hurt(folder: Path, harm: Harm, *, patience_s: float = 5.0, **options) -> None:
+async def hurt(folder: Path, harms: list[Harm], *, patience_s: float = 5.0, **options) -> None:
     seed = int.from_bytes(os.urandom(4))
     print(f"seed {seed}")  # noqa: T201
     dice = random.Random(seed)
@@ -71,7 +72,8 @@ async def hurt(folder: Path, harm: Harm, *, patience_s: float = 5.0, **options) 
         QuorumCluster(folder, **options) as cluster,
         QuorumWorkload(cluster, tasks=8, timeout_s=patience_s) as load,
     ):
-        for _ in range(2 * EFFORT):
+        for harm in harms * EFFORT:
+            print(harm.__name__)  # noqa: T201
             await harm(cluster, load, dice)
         await cluster.wait_for_controller()
         await load.progress(5)
@@ -79,21 +81,15 @@ async def hurt(folder: Path, harm: Harm, *, patience_s: float = 5.0, **options) 
         print(load.summary())  # noqa: T201
 
 
-@pytest.mark.requirement("R23", "R24")
-@pytest.mark.timeout(120 * EFFORT)
-@pytest.mark.parametrize("harm", [kill_leader, kill_follower, kill_all, stop_leader])
-def test_answered_changes_survive_on_all_nodes(tmp_path, harm):
-    asyncio.run(hurt(tmp_path, harm))
+@pytest.mark.parametrize("snapshots", [None, TINY_SNAPSHOTS], ids=["", "during-snapshots"])
+def test_answered_changes_survive_kills_on_all_nodes(tmp_path, snapshots):
+    harms = [kill_leader, kill_follower, kill_all, kill_leader, kill_all]
+    asyncio.run(hurt(tmp_path, harms, snapshots=snapshots))
 
 
-@pytest.mark.requirement("R23", "R24")
-@pytest.mark.timeout(120 * EFFORT)
-@pytest.mark.parametrize("harm", [kill_leader, kill_follower, kill_all])
-def test_answered_changes_survive_kills_during_snapshots(tmp_path, harm):
-    asyncio.run(hurt(tmp_path, harm, snapshots=TINY_SNAPSHOTS))
+def test_stopped_leader_that_continues_answers_nothing_wrong(tmp_path):
+    asyncio.run(hurt(tmp_path, [stop_leader, stop_leader]))
 
 
-@pytest.mark.requirement("R24")
-@pytest.mark.timeout(120 * EFFORT)
 def test_clients_that_gave_up_were_not_told_wrong(tmp_path):
-    asyncio.run(hurt(tmp_path, kill_all_for_longer_than_clients_wait, patience_s=0.6))
+    asyncio.run(hurt(tmp_path, [kill_all_for_longer_than_clients_wait] * 2, patience_s=0.6))
