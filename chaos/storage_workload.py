@@ -139,6 +139,12 @@ class Promises:
         """Take in one line of the journal."""
         word, _, rest = line.partition(" ")
         match word:
+            case "opened":
+                # A truncation that a kill cut short has happened or not. Nothing is promised any more about what it was
+                # after: others may have been written there since, and not acknowledged before the next kill.
+                if self.maybe_end is not None:
+                    self.acked = {offset: held for offset, held in self.acked.items() if offset < self.maybe_end}
+                    self.maybe_end = None
             case "acked":
                 base, _, promise = rest.partition(" ")
                 for index, entry in enumerate(promise.split(",")):

@@ -56,3 +56,10 @@ def test_log_when_killed_at_random_moments_then_keeps_every_promise(tmp_path: Pa
             survived += len(promises.acked)
         assert problems == [], f"seed {SEED}, life {life}"
     assert survived > 1000
+
+
+def test_promises_when_a_truncation_was_cut_short_then_nothing_is_expected_of_what_it_was_after() -> None:
+    before = ["opened 0 0\n", "acked 100 1:aa,2:bb\n", "acked 190 3:cc\n", "truncating 180\n"]
+    # The truncation happened; the next life wrote offset 190 anew and was killed before it could say so.
+    after = ["opened 0 190\n", "opened 0 191\n", "acked 191 4:dd\n", "truncating 191\n", "truncated 191\n"]
+    assert read_promises([*before, *after]).acked == {100: ("1", "aa"), 101: ("2", "bb")}
