@@ -132,7 +132,7 @@ class QuorumServer:
             return None
 
     async def stop(self) -> None:
-        """Hand over what we lead, and end."""
+        """End. Others notice at once that our connections are closed, and elect somebody if we led."""
         if self._controller is not None:
             self._controller.close()
         await self._health.enter_graceful_shutdown()
