@@ -7,10 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from lograft.contract.process import tune_grpc
+
 _SERVER_PACKAGES = ("click", "rich", "pysyncobj", "grpc_health", "grpc_reflection", "uvloop")
-# gRPC's older poller hands a message through fewer threads: 12 to 15 % less CPU per change of the quorum's metadata
-# (docs/decisions/0009). Read when grpc is imported, so it is set before.
-_GRPC_EXPERIMENTS = "-event_engine_client,-event_engine_listener"
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     # A closed stdout (`>&-`) is None: nobody listens, which is no reason to fail.
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process lives
-    os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
+    tune_grpc()
     try:
         from lograft.cli.root import root  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:

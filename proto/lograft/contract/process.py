@@ -1,6 +1,7 @@
 """Settings of the whole process that our servers and benchmarks make at start; a library must not, for its user."""
 
 import ctypes
+import os
 import sys
 
 _M_TRIM_THRESHOLD = -1
@@ -11,6 +12,15 @@ _ARENA_BYTES = 1 << 20
 _KEPT_ARENAS = 8
 _PIN_BYTES = 512  # the largest object that lives in an arena
 _pins: list[bytes] = []
+
+
+# Older than the default, and hands a message through fewer threads: docs/decisions/0009.
+_GRPC_EXPERIMENTS = "-event_engine_client,-event_engine_listener"
+
+
+def tune_grpc() -> None:
+    """Have gRPC use its older poller: 12 to 15 % less CPU per message. Must come before grpc is imported."""
+    os.environ.setdefault("GRPC_EXPERIMENTS", _GRPC_EXPERIMENTS)
 
 
 def tune_process() -> None:
