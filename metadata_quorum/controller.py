@@ -121,7 +121,7 @@ class Controller:
             if not applied or not isinstance(results, list) or results[0].HasField("rejected"):
                 return
             self.epoch = term
-            self.sessions.reset(self._node.state.brokers, _now_ms())
+            self.sessions.reset(self._node.state.brokers, now_ms())
             self._fencing.clear()
             self._unfencing.clear()
             _logger.info("%s is the controller, epoch %d", self._node.machine.me.name, term)
@@ -187,7 +187,7 @@ class Controller:
             now_ms=int(time.time() * 1000),
             new_id=random_id(),
             start=self._placed,
-            alive=frozenset(self.sessions.alive_brokers(_now_ms())),
+            alive=frozenset(self.sessions.alive_brokers(now_ms())),
             credential=credential,
         )
         return decide(self._node.state, operation, context)
@@ -237,7 +237,7 @@ class Controller:
         self._give_up_late_ones()
         if not self.active:
             return
-        now = _now_ms()
+        now = now_ms()
         state = self._node.state
         self.sessions.configure(
             session_timeout_ms=cluster_int(state, "broker.session.timeout.ms"),
@@ -274,7 +274,7 @@ class Controller:
     def unfence_ready(self) -> None:
         """Let brokers lead that have caught up with the metadata."""
         state = self._node.state
-        for broker_id in unfence_candidates(state, self.sessions, _now_ms()):
+        for broker_id in unfence_candidates(state, self.sessions, now_ms()):
             if broker_id not in self._unfencing:
                 self._unfencing.add(broker_id)
                 self._add(partial(self._decide_unfence, broker_id), partial(self._unfenced, broker_id))
@@ -384,5 +384,6 @@ def _ignore(_: metadata_pb2.ChangeResult) -> None:
     """Nobody waits for it."""
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The one clock of sessions: whoever tells them a time reads it here."""
     return int(time.monotonic() * 1000)

@@ -19,6 +19,7 @@ from lograft.contract.errors import (
     WrongCluster,
 )
 from lograft.metadata_quorum.channels import Dial
+from lograft.metadata_quorum.controller import now_ms
 from lograft.metadata_quorum.core import drains, moves
 from lograft.metadata_quorum.core.config_keys import cluster_int
 from lograft.metadata_quorum.core.model import Credential, Member
@@ -130,10 +131,10 @@ class ControllerService(cluster_pb2_grpc.ControllerServiceServicer):
                 if session is None or epoch != controller.epoch:
                     # Anew also if this node led, lost it and leads again: its sessions were forgotten meanwhile.
                     session, epoch = (request.broker_id, request.broker_epoch), controller.epoch
-                    controller.sessions.opened(*session, _now_ms())
+                    controller.sessions.opened(*session, now_ms())
                 elif session[0] != request.broker_id:
                     raise InvalidRequest("a heartbeat stream belongs to one broker")
-                controller.sessions.heartbeat(*session, request.version, request.ready, _now_ms())
+                controller.sessions.heartbeat(*session, request.version, request.ready, now_ms())
                 if broker.fenced:
                     controller.unfence_ready()
                 timeout_ms = cluster_int(node.state, "broker.session.timeout.ms")
@@ -146,7 +147,7 @@ class ControllerService(cluster_pb2_grpc.ControllerServiceServicer):
                 )
         finally:
             if session is not None and epoch == controller.epoch:
-                controller.sessions.disconnected(*session, _now_ms())
+                controller.sessions.disconnected(*session, now_ms())
                 controller.session_broken()
 
     async def ListMoves(self, request: cluster_pb2.ListMovesRequest, _: Context) -> cluster_pb2.ListMovesResponse:
@@ -360,7 +361,3 @@ def _operation_result(result: metadata_pb2.ChangeResult) -> cluster_pb2.Operatio
 
 def _all_pieces(copy: StateCopy) -> list[bytes]:
     return list(encode_pieces(copy))
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
